@@ -48,7 +48,7 @@ def _foreign_release(evidence: Evidence) -> Findings:
             is_late = command.strand == acquisition.strand and command.has_effect
             if is_late and _ignores_holder(evidence, command):
                 yield key.name, _description(acquisition, other, command)
-            if is_late or (command.strand == other.strand and command.is_write):
+            if is_late:
                 break
 
 
@@ -86,29 +86,22 @@ def _ignores_data(evidence: Evidence, command: Access) -> bool:
 
 
 def _repeated_effect(evidence: Evidence) -> Findings:
-    """An effect happens once more than without disturbances, ``_by_attempt`` or ``_by_write``: a crash
-    after ``INCR sent`` lets the worker start again, and send once more.
-
-    Exceptions: a call that ``_arrives_twice``, an effect that ``counts_attempts``, and one of a client
-    that ``_may_compensate``.
+    """An effect happens once more than without disturbances, in one of the ``_REPETITIONS``: a crash
+    after ``INCR sent`` lets the worker start again, and send once more. ``_MAY_REPEAT`` are the
+    exceptions.
     """
-    trial, undisturbed = evidence.trial, evidence.undisturbed
-    if not undisturbed.effects or _arrives_twice(trial):
-        return
+    undisturbed = evidence.undisturbed
     counts: Counter[object] = Counter()
     own_counts: Counter[object] = Counter()
-    for effect, access in effects_of(trial):
+    for effect, access in effects_of(evidence.trial):
         own = effect, access.actor
         counts[effect] += 1
         own_counts[own] += 1
         if not 0 < undisturbed.effects[effect] == counts[effect] - 1:
             continue
         is_second = own_counts[own] > max(1, undisturbed.effects_by_actor[own])
-        if (
-            (_by_attempt(evidence, access, is_second) or _by_write(evidence, access, is_second))
-            and not evidence.counts_attempts(access)
-            and not _may_compensate(evidence, access)
-        ):
+        is_repetition = any(repeats(evidence, access, is_second) for repeats in _REPETITIONS)
+        if is_repetition and not any(reason(evidence, access) for reason in _MAY_REPEAT):
             yield subject_of(access), f"{_description(access)} once too often"
 
 
@@ -135,9 +128,9 @@ def _by_write(evidence: Evidence, access: Access, is_second: bool) -> bool:
     )
 
 
-def _arrives_twice(trial: Trial) -> bool:
+def _arrives_twice(evidence: Evidence, access: Access) -> bool:
     """Return whether the network has repeated a call (``ann.1 duplicate``), which accuses any INCR."""
-    return any(d.kind == "duplicate" and d.point for d in trial.applied)
+    return any(d.kind == "duplicate" and d.point for d in evidence.trial.applied)
 
 
 def _lets_time_pass(trial: Trial) -> bool:
@@ -154,6 +147,12 @@ def _may_compensate(evidence: Evidence, access: Access) -> bool:
         for other in evidence.accesses
         if other.shape not in evidence.undisturbed.shapes
     )
+
+
+_REPETITIONS = _by_attempt, _by_write
+"""How an effect happens once too often."""
+_MAY_REPEAT = _arrives_twice, Evidence.counts_attempts, _may_compensate
+"""Why an effect may happen once more."""
 
 
 # -- effects that are lost -------------------------------------------------------------------------

@@ -75,24 +75,15 @@ class Loss:
     @cached_property
     def effects(self) -> Sequence[Access]:
         """The lasting effects that the disturbed client has without the disturbance, and that neither it
-        nor anybody else had here.
-
-        Exceptions: the client ``_lacks_work``, ``_acts_otherwise`` or ``_awaits_lease``, there
-        ``_is_dead_letter``, or the effect ``_is_decided_against`` or ``_is_superseded``.
+        nor anybody else had here. ``_NOTHING_IS_LOST`` and ``_IS_NOT_LOST`` are the exceptions.
         """
-        if (
-            self._lacks_work()
-            or self._acts_otherwise()
-            or self._is_dead_letter()
-            or self._awaits_lease()
-        ):
+        if any(reason(self) for reason in _NOTHING_IS_LOST):
             return ()
         return [
             effect
             for effect in self._missing()
             if effect.actor == self.client
-            and not self._is_decided_against(effect)
-            and not self._is_superseded(effect)
+            and not any(reason(self, effect) for reason in _IS_NOT_LOST)
         ]
 
     def _acts_otherwise(self) -> bool:
@@ -199,6 +190,14 @@ class Loss:
             and self._trial.effects.remaining.get(access.keys[-1])
             and access.keys[-1] not in self._undisturbed.trial.effects.remaining
         ]
+
+
+_NOTHING_IS_LOST = (
+    Loss._lacks_work, Loss._acts_otherwise, Loss._is_dead_letter, Loss._awaits_lease
+)  # fmt: skip
+"""Why a disturbed client has lost nothing although effects are missing."""
+_IS_NOT_LOST = Loss._is_decided_against, Loss._is_superseded
+"""Why an effect that is missing is not lost."""
 
 
 def lasts(access: Access, trial: Trial) -> bool:
