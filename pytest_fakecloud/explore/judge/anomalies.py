@@ -48,8 +48,8 @@ def _foreign_release(evidence: Evidence) -> Findings:
             is_late = command.strand == acquisition.strand and command.has_effect
             if is_late and _ignores_holder(evidence, command):
                 yield key.name, _description(acquisition, other, command)
-            if is_late:
-                break
+            if is_late or (command.strand == other.strand and command.is_write):
+                break  # The other one has released its lock, or renewed it.
 
 
 def _ignores_holder(evidence: Evidence, command: Access) -> bool:
