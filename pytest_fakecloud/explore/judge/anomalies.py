@@ -344,7 +344,7 @@ PATTERNS = {
     ),
     "repeated effect": Pattern(_repeated_effect, "the number counts attempts"),
 }
-"""All patterns, in the order in which they are reported, by the names that the literature uses."""
+"""All patterns by name, in the order in which they are reported."""
 
 
 class AnomalyError(AssertionError):

@@ -31,7 +31,7 @@ class Evidence:
     ) -> None:
         self.trial = trial
         self.undisturbed = self if undisturbed is None else undisturbed
-        """The evidence of the trial without disturbances, which what is compared with it shares."""
+        """That of the trial without disturbances, shared by all trials that are compared with it."""
         self.workers = workers
         """The names of the clients that start again when they fail."""
         self.differences = differences

@@ -19,8 +19,8 @@ from .in_one_piece import SerialPlayer
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """Plays and judges trials of the subject. Of these, it keeps only those with which it compares
-    others: the undisturbed trial, and those in one piece.
+    """Plays and judges trials of the subject. It keeps the undisturbed one, with which it compares
+    others, and its ``SerialPlayer`` those in one piece, which nobody judges.
     """
 
     world: World

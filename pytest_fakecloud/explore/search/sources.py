@@ -204,8 +204,5 @@ class Numbers(Source):
         self._schedules = itertools.cycle(itertools.chain(*pairs))
 
     def next_plan(self) -> Plan:
-        schedule = next(self._schedules)
-        if self._tally.varies_numbers and not schedule.series:
-            # Two numbers after the last trial: single disturbances have the next one (`Singles`).
-            schedule = schedule.with_series(self._tally.tried + 2)
-        return Plan(schedule)
+        # Two numbers after the last trial: single disturbances have the next one (`Singles`).
+        return Plan(next(self._schedules).with_series(self._tally.tried + 2))

@@ -118,7 +118,7 @@ class ShownAnomaly(NamedTuple):
 
 class Extent(IntEnum):
     """Which interleavings have run: some, all of the last search for them, all to which the kinds of
-    disturbances in use can lead, or all, also of late answers and timers.
+    disturbances in use can lead, or all, also of timers and, if ``kinds`` has them, of late answers.
     """
 
     SOME, ALL_OF_SEARCH, ALL_OF_KINDS, ALL = range(4)

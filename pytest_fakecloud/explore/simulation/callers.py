@@ -74,7 +74,9 @@ class Callers:
             del self._senders[port]
 
     def note_other_sender(self, strand: Strand | None, port: int) -> None:
-        """Note that this thread, which is not explored or uses a connection of its own, sends there."""
+        """Note that this thread sends there. It is not explored, or uses a connection that leads to no
+        fake or began before the exploration.
+        """
         origin = self._note_origin()
         if strand is not None:
             self._by_port[port] = strand
@@ -159,7 +161,8 @@ class Callers:
 
     def admit_outside(self, strand: Strand, now_us: int) -> None:
         """Let a call be made for a strand by a thread that is not explored. End the trial with an error
-        if another strand could make calls at the same time: real time would decide their order.
+        if another strand could make calls at the same time, as with several programs: real time would
+        decide their order.
         """
         self._outside = {user for user in self._outside if user not in self._strands.ended_earlier}
         self._outside.add(strand)

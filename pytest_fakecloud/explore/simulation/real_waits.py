@@ -1,6 +1,7 @@
 """Waiting in wall-clock time, for threads that the turn does not control.
 
-A wait ends with what it waits for, with the trial or, except for the first four, when a strand can run:
+A wait ends with what it waits for, with the trial or, except for the first four and ``await_idle()``,
+when a strand can run:
 
 ========================== ================================= =================== ====================
 who waits                  for what                          at most             what happens then

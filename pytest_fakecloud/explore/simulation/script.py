@@ -1,4 +1,4 @@
-"""What a trial plays: its subject and its plan, and what follows from them."""
+"""The subject and the plan of a trial, and what follows from them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
     It makes the parts. A part gets those that it uses, and calls none that is made after it. Only the
-    ``Turns`` do that, through ``Callbacks``.
+    ``Turns`` do that, through ``Callbacks``, and with the ``Watchdog``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 

@@ -1,8 +1,8 @@
 """The limits in wall-clock time: how long to wait for threads that are not explored, or do not go on.
 
-None changes what an exploration finds, unless it is exceeded. They are chosen, not measured. A check is
-at least a ``nap()`` long. ``simulation.real_waits`` says who waits, and what happens at a limit. Those
-of drawn inputs and of checks with trio are in ``guests/``.
+No limit changes what an exploration finds, unless it is exceeded. They are chosen, not measured. A look
+at a condition takes at least a ``nap()``. ``simulation.real_waits`` says who waits, and what happens at
+a limit. Those of drawn inputs and of checks with trio are in ``guests/``.
 """
 
 from __future__ import annotations

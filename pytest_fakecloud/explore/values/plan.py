@@ -1,4 +1,6 @@
-"""What a trial plays: its schedule, and a strategy that decides where the schedule says nothing."""
+"""What one trial plays of its subject: a schedule, a strategy that decides where that says nothing, and
+what the trial records.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class Strategy(ABC):
     """Decides in one trial which strand runs next where the schedule contains no disturbance.
 
     The same steps and options must lead to the same answers. A ``pick()`` other than the first option
-    that is allowed becomes a switch in ``Trial.applied``. If all are, that repeats the trial without the
-    strategy.
+    that is allowed becomes a switch in ``Trial.applied``. If ``allowed()`` leaves out no option, these
+    switches repeat the trial without the strategy.
     """
 
     switch_kinds: frozenset[SwitchKind]

@@ -50,7 +50,7 @@ class ReachedPoint(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One line of the story: a call, or a description of a disturbance.
+    """One line of the story: a call, or words about what happened.
 
     ``disturbances`` are those that the line is about, and ``breaks`` marks the step after which a
     promise no longer held. ``call_site`` are the application's lines that led to the call, innermost
@@ -248,8 +248,9 @@ class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
     ``planned`` is the schedule of its plan, without other random numbers if the code drew none.
-    ``strands`` have begun. ``handlers`` are the destination handlers that were called, and whether any
-    call succeeded. ``notes`` describe code that was not explored. ``lesson`` is that of the strategy.
+    ``strands`` are those that have begun. ``handlers`` are the destination handlers that were called,
+    and whether any call succeeded. ``notes`` describe code that was not explored. ``lesson`` is that of
+    the strategy.
     """
 
     planned: Schedule
@@ -257,7 +258,8 @@ class Outline:
     """``NOT_JUDGED`` until the ``Judge`` has judged the trial."""
     applied: Schedule
     """The disturbances that were applied, also faults of calls that a partition cuts off, and each
-    decision of a strategy that is not the default, as a switch. It alone repeats the trial.
+    decision of a strategy that is not the default, as a switch. It alone repeats the trial, unless the
+    strategy left out options.
     """
     points: tuple[ReachedPoint, ...]
     strands: Mapping[str, StrandRecord]
@@ -307,7 +309,9 @@ class Trial(Outline):
 
 
 class FailingTrial(NamedTuple):
-    """A trial that has broken the promise, with its error, and the schedule that repeats it."""
+    """A trial to report for a broken promise, with the error, and the schedule that repeats it. It can
+    hold itself if an earlier one with this schedule broke the promise.
+    """
 
     trial: Trial
     schedule: Schedule
