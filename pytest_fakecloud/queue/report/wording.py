@@ -38,18 +38,13 @@ def summary(call: MaskedCall, lookups: Lookups) -> Summary | None:
         items = parsed(call.request_body)
         answers = items_of(call.response_body) if has_full_answer(call) else []
         # The response names the items that were rejected.
-        if not all(isinstance(item, dict) for item in items) or any(
-            "error" in item for item in answers
-        ):
+        is_rejected = any("error" in item for item in answers)
+        if is_rejected or not all(isinstance(item, dict) for item in items):
             return None
-        if len(items) == 1 and (
-            what := _run_message(items[0].get("headers") or {}, items[0], lookups)
-        ):
-            return Summary(what, _accepted(call, lookups))
-        messages = [
-            _run_message(item.get("headers") or {}, item, lookups) or _batch_message(item)
-            for item in items
-        ]
+        of_runs = [_run_message(item.get("headers") or {}, item, lookups) for item in items]
+        if len(of_runs) == 1 and of_runs[0]:
+            return Summary(of_runs[0], _accepted(call, lookups))
+        messages = [own or _batch_message(item) for own, item in zip(of_runs, items, strict=True)]
         return Summary(f"batch of {len(messages)}", _accepted(call, lookups), messages)
     if call.route == "wait_for_event" and (step := step_in({}, call.request_body)):
         event = call.path.rpartition("/")[2]

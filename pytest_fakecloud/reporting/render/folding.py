@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 
 from ...core.errors import counted, listed
@@ -61,12 +61,10 @@ def folded(unfolded: Sequence[RowGroup]) -> list[RowGroup]:
     for _, equal in groupby(blocks, _key):
         equals = list(equal)
         if len(equals) < equals[0][0].row.rules.folds_from:
-            groups += [group for block in equals for group in block]
-            continue
-        groups += [
-            replace(same[0], rows=tuple(row for group in same for row in group.rows))
-            for same in zip(*equals, strict=True)
-        ]
+            groups += chain(*equals)
+        else:
+            groups += [replace(same[0], rows=tuple(row for group in same for row in group.rows))
+                       for same in zip(*equals, strict=True)]  # fmt: skip
     return groups
 
 

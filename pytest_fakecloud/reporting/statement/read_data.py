@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from ...core.errors import listed
-from ..accesses import DataAccess, JournalNumber, ReportSubject, Sought
+from ..accesses import DataAccess, JournalNumber, Sought
 from ..lookups import Lookups
 from ..model import Place
 
@@ -166,12 +166,8 @@ def names_of(data: Iterable[Sought], lookups: Lookups, most: int) -> str:
     the parts that were also read in parentheses.
     """
     data = list(data)
-    parts: dict[ReportSubject, list[str]] = {}
-    for sought in data:
-        if not sought.part:
-            parts[sought.subject] = [
-                other.part for other in data if other.part and other.subject == sought.subject
-            ]
+    parts = {whole.subject: [own.part for own in data if own.part and own.subject == whole.subject]
+             for whole in data if not whole.part}  # fmt: skip
     names, has_kinds = [], len({sought.subject.kind for sought in data}) > 1
     for sought in data:
         name = sought.subject.name
