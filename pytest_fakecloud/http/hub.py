@@ -619,12 +619,7 @@ class Hub:
         """
         me = self._leader = threading.get_ident()
         leading.pass_on = self._pass_on
-        select, ready, unsent, unfinished = (
-            loop.selector.select,
-            self._ready,
-            self._unsent,
-            self._unfinished,
-        )
+        ready, unsent, unfinished = self._ready, self._unsent, self._unfinished
         while self._leader == me:
             # Keep no owner alive while waiting.
             self._current = owner = None
@@ -634,7 +629,7 @@ class Hub:
             # Calls that begin to wait from now on wait until the sockets have been listed once more.
             awaited = len(self._awaited)
             try:
-                ready.extend(select(0 if ready or unfinished or awaited else None))
+                ready.extend(loop.selector.select(0 if ready or unfinished or awaited else None))
             except (OSError, ValueError):
                 _drop_closed(loop.selector)
             while ready and self._leader == me:
