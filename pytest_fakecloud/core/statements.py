@@ -85,15 +85,15 @@ def statements_beside(file: str, line: int) -> Beside:
 def _other_branches(around: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
     """Yield the branches beside those in which a statement is, given the statements around it."""
     for statement in around:
-        branches = (
-            [case.body for case in statement.cases] if isinstance(statement, ast.Match) else []
-        )
         if isinstance(statement, ast.If):
             branches = [statement.body, statement.orelse]
-        if any(inner in branch for branch in branches for inner in around):
-            yield from (
-                branch for branch in branches if not any(inner in branch for inner in around)
-            )
+        elif isinstance(statement, ast.Match):
+            branches = [case.body for case in statement.cases]
+        else:
+            continue
+        others = [branch for branch in branches if not any(inner in branch for inner in around)]
+        if len(others) < len(branches):  # It is in one of them, and not in the condition.
+            yield from others
 
 
 def _own_statements(node: ast.AST) -> Iterator[ast.stmt]:

@@ -80,8 +80,8 @@ def _writes_of_values(
                 writes = {(subject, part): own for (subject, part), own in writes.items()
                           if not access.subject.includes(subject)}  # fmt: skip
             before = writes.get((access.subject, access.part), ())
-            kept = before if access.adds and not _had_expired(before, ordered) else ()
-            writes[access.subject, access.part] = [*kept, ordered]
+            earlier = before if access.adds and not _had_expired(before, ordered) else ()
+            writes[access.subject, access.part] = [*earlier, ordered]
     return writes.values()
 
 

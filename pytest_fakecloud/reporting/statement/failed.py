@@ -73,9 +73,8 @@ class FailedStatement:
         """
         spans = {span for place in read_at for group in self.groups for span in group.spans
                  if span.has(place)}  # fmt: skip
-        return (
-            spans.pop().first if len(spans) == 1 and spans.isdisjoint(self.groups[0].spans) else 0
-        )
+        is_other = len(spans) == 1 and spans.isdisjoint(self.groups[0].spans)
+        return spans.pop().first if is_other else 0
 
 
 def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:

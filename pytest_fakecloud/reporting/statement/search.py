@@ -79,8 +79,8 @@ def _looked_or_called(
     read_at += [place for number in numbers for place in test.places.get(number, ())]
     assigned_at = statement.assigned_at(read_at)
     if not looks:
-        found = replace(called, place=statement.place, assigned_at=assigned_at)
-        return found if called.sought else None
+        read_data = replace(called, place=statement.place, assigned_at=assigned_at)
+        return read_data if called.sought else None
     sought = tuple(dict.fromkeys([*sought_by(looks, test), *called.sought]))
     if not sought:
         return None

@@ -66,11 +66,12 @@ def background(
     for call in calls:
         name = namespace_of(call)
         is_query = call.route in QUERIES and executed(call)
-        known = VectorBackground(has_named, similarity if is_query else "")
+        own_background = VectorBackground(has_named, similarity if is_query else "")
         if is_query and changed.get(name, 0) < call.number and name in counts:
-            known = replace(known, count=counts[name], lengths=lengths.get(name, {}))
+            count, own_lengths = counts[name], lengths.get(name, {})
+            own_background = replace(own_background, count=count, lengths=own_lengths)
             unchanged += [call] if call.route in _QUERIES and counts[name] <= _MOST else []
-        backgrounds[call.number] = known
+        backgrounds[call.number] = own_background
     for call in unchanged[-_MOST_REPEATED:]:
         cut_off = dict(_cut_off(fake, call))
         backgrounds[call.number] = replace(backgrounds[call.number], cut_off=cut_off)
