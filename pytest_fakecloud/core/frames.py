@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import TypeAlias
@@ -40,6 +42,31 @@ def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def thread_frame(ident: int | None) -> FrameType | None:
+    """Return the frame that another thread executes; None if it has ended."""
+    return thread_frames().get(ident or 0)
+
+
+def thread_frames() -> dict[int, FrameType]:
+    """Return the frame that each thread executes, by the thread's identifier.
+
+    Python creates the objects of frames when they are asked for. Version 3.11 may collect garbage then,
+    so that the thread goes on, and the object is of a frame that has ended, which crashes the process.
+    So those of all callers are created here, while no garbage is collected.
+    """
+    collects = gc.isenabled()
+    try:
+        gc.disable()
+        frames = sys._current_frames()
+        for frame in frames.values():
+            for _ in stack_of(frame):
+                pass
+        return frames
+    finally:
+        if collects:
+            gc.enable()
 
 
 def frames_of_coroutine(coroutine: object) -> Iterator[FrameType]:

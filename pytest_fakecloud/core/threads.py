@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import inspect
-import sys
 import threading
 import traceback
 import weakref
@@ -15,6 +14,7 @@ from typing import Any
 
 from .clock import BACKGROUND, Timekeeper
 from .errors import print_error, report_failure
+from .frames import thread_frame
 from .timers import monotonic
 
 _start = inspect.unwrap(Thread.start)
@@ -61,7 +61,7 @@ def place_of(ident: int) -> str:
     """Return the innermost lines that a thread executes, or why they are unknown; never raises."""
     lines: list[str] = []
     with report_failure("the place of a thread could not be found", lines.append):
-        frame = sys._current_frames().get(ident)
+        frame = thread_frame(ident)
         if frame is not None:
             lines += traceback.format_stack(frame)[-3:]
     return "".join(lines)

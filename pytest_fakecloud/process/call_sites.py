@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..core.calls import Call
 from ..core.errors import report_failure
-from ..core.frames import code_place, frames_of_coroutine, is_own, stack_of
+from ..core.frames import code_place, frames_of_coroutine, is_own, stack_of, thread_frames
 from ..core.libraries import is_library
 from ..core.recorder import CallSite, SharedRecords
 from .clocks import module_of
@@ -125,7 +125,7 @@ def _stacks() -> list[list[FrameType]]:
     """Return the stacks of the other threads."""
     # Follow the frames before anything else: a thread goes on, and a frame that ends has no caller.
     own = threading.get_ident()
-    return [_stack(top) for ident, top in sys._current_frames().items() if ident != own]
+    return [_stack(top) for ident, top in thread_frames().items() if ident != own]
 
 
 def _application(stack: list[FrameType]) -> list[FrameType]:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -25,6 +25,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, History, KVServer, always
+from pytest_fakecloud.core.signals import Signal
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.simulation import real_waits
@@ -33,7 +34,7 @@ from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.limits import CHECKS_AT_START
 from pytest_fakecloud.explore.values.plan import Plan
 
-from ..harness import apart
+from ..harness import apart, wait_until
 from .conftest import broken, failure, holds, publishes_to_asgi
 from .test_verdicts import error
 
@@ -42,6 +43,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from fastapi.testclient import TestClient
 
+linux_only = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells whether a thread has run"
+)
 NOTE = "not explored: the thread early_0, which began before explore()"
 
 
@@ -90,7 +94,78 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
     assert thread not in others._all_threads()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whether a thread has run")
+@contextlib.contextmanager
+def _thread(function: Callable[[], object], end: threading.Event) -> Iterator[None]:
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    yield
+    end.set()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def _checks(others: real_waits.Outsiders, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how many checks these threads take until they are idle, or are no longer awaited."""
+    naps: list[None] = []
+    nap = real_waits.nap
+    with monkeypatch.context() as patch:
+        patch.setattr(real_waits, "nap", lambda: naps.append(nap()))
+        others.await_idle(lambda: False)
+    return len(naps)
+
+
+def test_a_thread_in_a_function_of_the_package_is_idle_where_it_waits_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the thread of an event loop that awaits ``AioCloud.explore()``."""
+    inside, is_outside, end = Signal(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.sleep(0, 30)
+        is_outside.set()
+        end.wait(30)
+
+    with _thread(wait, end):
+        wait_until(lambda: inside._sleepers)
+        others = real_waits.Outsiders(())
+        inside.notify()
+        is_outside.wait(30)
+        _checks(others, monkeypatch)
+        assert _checks(others, monkeypatch) < 10
+
+
+@linux_only
+def test_a_thread_that_never_rests_is_awaited_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_busy, works, rests, end = (threading.Event() for _ in range(4))
+
+    def work() -> None:
+        while not end.is_set():
+            if is_busy.is_set():
+                works.set()
+            else:
+                rests.set()
+                is_busy.wait(30)
+
+    monkeypatch.setattr(real_waits, "CHECKS_OF_OUTSIDERS", 30)
+    with _thread(work, end):
+        rests.wait(30)
+        others = real_waits.Outsiders(())
+        assert _checks(others, monkeypatch) < 30
+        for _ in range(2):
+            works.clear()
+            is_busy.set()
+            works.wait(30)
+            assert _checks(others, monkeypatch) == 30
+            assert _checks(others, monkeypatch) < 10
+            rests.clear()
+            is_busy.clear()
+            rests.wait(30)
+            # It is awaited again as soon as it has been asleep during a check.
+            wait_until(lambda: _checks(others, monkeypatch) and not others._restless)
+        is_busy.set()
+
+
+@linux_only
 def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

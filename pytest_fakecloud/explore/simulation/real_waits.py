@@ -13,8 +13,8 @@ who waits                  for what                          at most            
 ``await_threads()``        a blocked strand goes on          CHECKS_OF_BLOCKED   the trial is stuck
 ``await_release()``        a thread that is not explored     CHECKS_OF_WAITING   the trial is stuck
                            lets a waiting strand go on
-``await_threads()``,       outsiders wait for work           CHECKS_OF_OUTSIDERS they count as idle,
-``await_idle()``                                                                 or the trial fails
+``await_threads()``,       outsiders wait for work           CHECKS_OF_OUTSIDERS no trial awaits them, or
+``await_idle()``                                                                 the trial fails
 ========================== ================================= =================== ====================
 
 Elsewhere, sleepers wait for the code that they wake (``clock``), event loops for other servers
@@ -34,7 +34,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from ...core.errors import ContractError
-from ...core.frames import stack_of
+from ...core.frames import is_own, stack_of, thread_frame
 from ...core.libraries import is_library
 from ...core.threads import place_of
 from ...core.timers import monotonic
@@ -75,7 +75,7 @@ class Watchdog:
             self._turns.skip_lost(strand)
             return
         starting = None if strand is None else strand.thread.starting
-        frame = None if strand is None else sys._current_frames().get(strand.thread.ident)
+        frame = None if strand is None else thread_frame(strand.thread.ident)
         may_be_locked = strand is not None and _may_be_locked(strand, frame)
         woken = wakings(_thread_with(strand.thread.ident)) if strand and may_be_locked else None
         seen = self._turns.count, frame and (id(frame), frame.f_lasti, woken)
@@ -227,8 +227,7 @@ class RealWaits:
         return [
             strand
             for strand in waiting
-            if strand.type != "thread"
-            or application_frame(sys._current_frames().get(strand.thread.ident))
+            if strand.type != "thread" or application_frame(thread_frame(strand.thread.ident))
         ]
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
@@ -252,6 +251,8 @@ class Outsiders:
         """How many times each thread had woken up when all were idle last."""
         self._users: set[threading.Thread] = set()
         """The threads that have used the fakes."""
+        self._restless: set[threading.Thread] = set()
+        """Other threads for which a trial has waited in vain, and which have not been idle since."""
         self._helpers: dict[threading.Thread, bool] = {threading.current_thread(): False}
         """Other threads, and whether each may work for these threads: those of the fakes, and those
         that have begun since, such as the pool of a running TestClient for plain functions.
@@ -259,8 +260,7 @@ class Outsiders:
         self.sleeping: set[int] = set()
         """The threads that sleep in fake time, by their identifiers."""
         for thread in threading.enumerate():
-            is_own = thread is threading.current_thread() or thread.name.startswith(OF_FAKES)
-            is_excluded = is_own or is_of_a_strand(thread) or _is_of_infrastructure(thread)
+            is_excluded = thread is threading.current_thread() or _is_excluded(thread)
             # Python also lists a thread that has failed before it began.
             if thread.is_alive() and not is_excluded:
                 self._idle[thread] = ()
@@ -305,8 +305,8 @@ class Outsiders:
     def await_idle(self, is_over: Callable[[], bool]) -> None:
         """Wait, in wall-clock time, until the threads are idle or ``is_over()`` returns True.
 
-        Raises ``ContractError`` for a thread that has used the fakes and works for too long. Another
-        one counts as idle from then on, wherever it waits.
+        Raises ``ContractError`` for a thread that has used the fakes and works for too long. For another
+        one, no trial waits again before it has been idle, wherever it waits.
         """
         last = self._wakings
         # Most threads have not woken up since the last trial. Where that is unknown, the
@@ -315,6 +315,9 @@ class Outsiders:
         if all(last.get(thread) and self._is_idle(thread, last[thread]) for thread in threads):
             return
         for _ in range(CHECKS_OF_OUTSIDERS):
+            self._idle.update(
+                {thread: _stack(thread) for thread in self._restless & self._idle.keys()}
+            )
             # A thread may start another one at any time.
             before = {thread: wakings(thread) for thread in self._all_threads()}
             nap()
@@ -323,17 +326,17 @@ class Outsiders:
             busy = [thread for thread, count in before.items() if not self._is_idle(thread, count)]
             if not busy:
                 self._wakings = before
-            if not busy or is_over():
+            self._restless.intersection_update(busy)
+            if self._restless.issuperset(busy) or is_over():
                 return
         for thread in busy:
-            if thread in self._idle:
-                self._idle[thread] = _stack(thread)
             if thread in self._users:
                 raise ContractError(
                     f"the thread {thread.name}, which began before explore(), makes calls for the code "
                     "and goes on working, in real time, so that its calls would be part of a later "
                     "trial: start it, or the pool that it belongs to, within the explored function"
                 )
+            self._restless.add(thread)
 
     def _is_idle(self, thread: threading.Thread, count: int | None) -> bool:
         """Return whether a thread has not woken up since a count, and is where it is idle."""
@@ -341,28 +344,35 @@ class Outsiders:
         if is_asleep and thread.ident in self.sleeping:
             return True
         if is_asleep and thread in self._helpers:
-            return application_frame(sys._current_frames().get(thread.ident or 0)) is None
+            return application_frame(thread_frame(thread.ident)) is None
         return is_asleep and _stack(thread) == self._idle[thread]
 
     def _all_threads(self) -> list[threading.Thread]:
         """Return those of these threads that are alive, and those that may work for them."""
         for thread in threading.enumerate():
             if thread not in self._idle and thread not in self._helpers:
-                is_excluded = is_of_a_strand(thread) or _is_of_infrastructure(thread)
-                self._helpers[thread] = not is_excluded
+                self._helpers[thread] = not _is_excluded(thread)
         helpers = [thread for thread, helps in self._helpers.items() if helps]
         return [thread for thread in [*self._idle, *helpers] if thread.is_alive()]
 
 
-def _is_of_infrastructure(thread: threading.Thread) -> bool:
-    """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    return any(module_of(caller).partition(".")[0] in INFRASTRUCTURE for caller in stack_of(frame))
+def _is_excluded(thread: threading.Thread) -> bool:
+    """Return whether a thread makes no calls for the code: one of the fakes, of a strand, of a test
+    runner or the like. One that executes a function of this package may be the code's, such as the
+    thread of an event loop that awaits ``AioCloud.explore()``.
+    """
+    return (
+        thread.name.startswith(OF_FAKES)
+        or is_of_a_strand(thread)
+        or any(
+            module_of(caller).partition(".")[0] in INFRASTRUCTURE and not is_own(caller)
+            for caller in stack_of(thread_frame(thread.ident))
+        )
+    )
 
 
 def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
-    frame = sys._current_frames().get(thread.ident or 0)
-    return tuple(caller.f_code for caller in stack_of(frame))
+    return tuple(caller.f_code for caller in stack_of(thread_frame(thread.ident)))
 
 
 # -- what the system says about a thread ---------------------------------------------------------------

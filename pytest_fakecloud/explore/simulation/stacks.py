@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.errors import report_failure
-from ...core.frames import stack_of
+from ...core.frames import stack_of, thread_frame, thread_frames
 from ...core.libraries import is_library
 from ...http.messages import Request
 from .strand import Strand
@@ -77,7 +77,7 @@ class CallSites:
         port = request.client[1] if request.client else 0
         site = carried_call_site.get() or self.current() or self._by_port.get(port, ())
         if not site and strand.host.loop is None:
-            site = call_site_of(sys._current_frames().get(strand.thread.ident))
+            site = call_site_of(thread_frame(strand.thread.ident))
         return site
 
 
@@ -119,14 +119,14 @@ def describe_places(strands: Sequence[Strand]) -> str:
     for strand in strands:
         lines: list[str] = []
         with report_failure("its line could not be found", lines.append):
-            lines += call_site_of(sys._current_frames().get(strand.thread.ident))
+            lines += call_site_of(thread_frame(strand.thread.ident))
         places.append(f"{strand.name} ({lines[0]})" if lines else strand.name)
     return ", ".join(places)
 
 
 def describe_stuck(waiting: Sequence[Strand]) -> str:
     """Return a description of where each strand waits."""
-    frames = sys._current_frames()
+    frames = thread_frames()
     parts: list[str] = []
     with report_failure(f"the places of {describe_places(waiting)} are unknown", parts.append):
         parts += [_describe_wait(strand, frames.get(strand.thread.ident)) for strand in waiting]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.clock import asyncio_is_running
 from ...core.errors import ContractError, is_crash
+from ...core.frames import thread_frames
 from ...core.libraries import is_library
 from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
@@ -98,7 +99,7 @@ class Asyncio(AsyncLibrary):
     def new_loop(self) -> FakeTimeLoop:
         """Create an event loop that runs on fake time. Ends a trial whose threads cannot have one."""
         here = self._world.simulation_and_strand()
-        if here is not None and threading.get_ident() not in sys._current_frames():
+        if here is not None and threading.get_ident() not in thread_frames():
             simulation, strand = here
             library = threading.get_ident.__module__.partition(".")[0]
             simulation.turns.fail_trial(
