@@ -1,6 +1,7 @@
 """The cost of the kernel, compared with the minimum of the platform and with other libraries.
 
-Run ``python -m benchmarks.kernel``. Exits with 1 if a limit is missed.
+Run ``python -m benchmarks.kernel``. Exits with 1 if a limit is missed. The process runs on one
+processor (``stay_on_one_processor()``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.http.routing import Route
 
 from .raw import raw_server
-from .timing import Table, compare, line
+from .timing import Table, compare, line, stay_on_one_processor
 
 BODY = b'{"result":"OK"}'
 REQUEST = (
@@ -267,6 +268,7 @@ def show(title: str, table: Table) -> None:
 
 
 def main() -> int:
+    stay_on_one_processor()
     holds = [*mounting(), *requesting(), *tearing_down()]
     return 0 if all(holds) else 1
 

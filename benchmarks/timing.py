@@ -14,6 +14,7 @@ mean, so that a few interrupted calls do not change it.
 from __future__ import annotations
 
 import gc
+import os
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -149,6 +150,15 @@ class Table:
             )
         lines += [f"{name:{width}}  {why}" for name, why in self.missing.items()]
         return "\n".join(lines)
+
+
+def stay_on_one_processor() -> None:
+    """Run this process on one processor, with the threads and processes that it starts, where the system
+    allows that. To wake a thread on an idle processor can take ten times as long as a command, so with
+    two processors the figures would depend on where the system puts the threads.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def compare(
