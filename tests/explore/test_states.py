@@ -144,6 +144,16 @@ def test_a_run_is_extended_where_it_was_the_first_to_reach_a_state() -> None:
     assert (tally.states, tally.last_new_state) == (4, 1)
 
 
+def test_the_last_new_state_is_one_of_the_trials_that_count() -> None:
+    """Interleavings that a later search contains do not count any longer."""
+    tally = Tally()
+    tally.counts.update(orders=40, singles=3)
+    Frontier(tally).learn(trial("", 1))
+    assert tally.last_new_state == 43
+    tally.count_orders_once(20)
+    assert (tally.tried, tally.last_new_state) == (23, 23)
+
+
 def test_the_verdict_says_how_many_states_were_reached(cloud: Cloud, redis: Redis) -> None:
     def run() -> None:
         redis.set("a", "1")

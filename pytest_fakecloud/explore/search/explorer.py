@@ -163,8 +163,7 @@ class Explorer:
                 if isinstance(share.source, OrdersOfCalls):
                     self._note_interleavings()
                     if share.source.contains_others:
-                        # All interleavings count once, so the budget has some trials more.
-                        self._tally.counts["orders"] = share.source.trials
+                        self._tally.count_orders_once(share.source.trials)
                 continue
             self._plan_player.offer(plan, share.source.upcoming())
             trial = self._play_plan(plan, share.source)

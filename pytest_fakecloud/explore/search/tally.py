@@ -243,6 +243,13 @@ class Tally:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = trial.applied if is_broken else None
 
+    def count_orders_once(self, number: int) -> None:
+        """Count the interleavings of a search that contains those of all others, and no longer theirs,
+        so that the budget has some trials more.
+        """
+        self.counts["orders"] = number
+        self.last_new_state = min(self.last_new_state, self.tried)
+
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
         if other.last_new_state:
