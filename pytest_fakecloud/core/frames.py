@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import TypeAlias
 
@@ -45,25 +46,35 @@ def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def thread_frame(ident: int | None) -> FrameType | None:
-    """Return the frame that another thread executes; None if it has ended."""
-    return thread_frames().get(ident or 0)
+    """Return the frame that a thread executes; None if it has ended."""
+    with _creating_frames():
+        frame = sys._current_frames().get(ident or 0)
+        for _ in stack_of(frame):
+            pass
+        return frame
 
 
 def thread_frames() -> dict[int, FrameType]:
-    """Return the frame that each thread executes, by the thread's identifier.
-
-    Python creates the objects of frames when they are asked for. Version 3.11 may collect garbage then,
-    so that the thread goes on, and the object is of a frame that has ended, which crashes the process.
-    So those of all callers are created here, while no garbage is collected.
-    """
-    collects = gc.isenabled()
-    try:
-        gc.disable()
+    """Return the frame that each thread executes, by the thread's identifier."""
+    with _creating_frames():
         frames = sys._current_frames()
         for frame in frames.values():
             for _ in stack_of(frame):
                 pass
         return frames
+
+
+@contextmanager
+def _creating_frames() -> Iterator[None]:
+    """Collect no garbage in the block, which asks for the frames of other threads and all their callers.
+
+    Python creates the objects of frames when they are asked for. Version 3.11 may collect garbage then,
+    so that the thread goes on, and the object is of a frame that has ended, which crashes the process.
+    """
+    collects = gc.isenabled()
+    try:
+        gc.disable()
+        yield
     finally:
         if collects:
             gc.enable()

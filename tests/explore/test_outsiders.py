@@ -25,6 +25,7 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, History, KVServer, always
+from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.signals import Signal
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.explore import player_for
@@ -95,10 +96,10 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
 
 
 @contextlib.contextmanager
-def _thread(function: Callable[[], object], end: threading.Event) -> Iterator[None]:
+def _thread(function: Callable[[], object], end: threading.Event) -> Iterator[threading.Thread]:
     thread = threading.Thread(target=function, daemon=True)
     thread.start()
-    yield
+    yield thread
     end.set()
     thread.join(30)
     assert not thread.is_alive()
@@ -147,7 +148,7 @@ def test_a_thread_that_never_rests_is_awaited_once(monkeypatch: pytest.MonkeyPat
                 is_busy.wait(30)
 
     monkeypatch.setattr(real_waits, "CHECKS_OF_OUTSIDERS", 30)
-    with _thread(work, end):
+    with _thread(work, end) as thread:
         rests.wait(30)
         others = real_waits.Outsiders(())
         assert _checks(others, monkeypatch) < 30
@@ -162,7 +163,13 @@ def test_a_thread_that_never_rests_is_awaited_once(monkeypatch: pytest.MonkeyPat
             rests.wait(30)
             # It is awaited again as soon as it has been asleep during a check.
             wait_until(lambda: _checks(others, monkeypatch) and not others._restless)
+        works.clear()
         is_busy.set()
+        works.wait(30)
+        assert _checks(others, monkeypatch) == 30
+        others.note_use(thread)
+        with pytest.raises(ContractError, match="makes calls for the code and goes on working"):
+            others.await_idle(lambda: False)
 
 
 @linux_only

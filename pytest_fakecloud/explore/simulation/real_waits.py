@@ -298,6 +298,7 @@ class Outsiders:
     def note_use(self, thread: threading.Thread) -> str:
         """Note that one of these threads uses the fakes; return its description."""
         self._users.add(thread)
+        self._restless.discard(thread)
         if thread.name.startswith(self._portals):
             return "the order of calls in the event loop of a running TestClient"
         return f"the thread {thread.name}"
