@@ -196,6 +196,7 @@ CUT = """() => {
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_control_of_a_page_is_cut(page: Any, server: Server, width: int) -> None:
     kv(server, "SET", "a", "1")
+    server.ask("POST", "/snapshots", {"id": "one"})
     url = "/v2/publish/http://127.0.0.1:9/a/long/path/of/an/application/that/takes/mails"
     for delay in ("1h", "6d"):
         sent(server, "queue", url, {"id": 42}, Upstash_Delay=delay)
@@ -203,10 +204,13 @@ def test_no_control_of_a_page_is_cut(page: Any, server: Server, width: int) -> N
     for place, selector in {
         "overview": "[aria-label='next events'] button", "activity": ".trace-row",
         "time": "[aria-label='due events'] button", "search?search=long": ".sentences",
-        "snapshots": "h2", "violations": "h1", "connect": "pre",
+        "snapshots": "td summary", "violations": "h1", "connect": "pre",
         "fake/queue/messages": "table.rows", "fake/kv_server/faults": "form",
     }.items():  # fmt: skip
         at(page, place, selector)
+        page.eval_on_selector_all(
+            "#view td details", "(all) => all.forEach((one) => one.open = true)"
+        )
         # The page of before may still be drawn, with the controls of the next one in it.
         with suppress(AssertionError):
             wait_until(lambda: page.evaluate(CUT) == [], 5)
