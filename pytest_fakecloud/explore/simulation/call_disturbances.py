@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,9 +18,9 @@ from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_o
 from ..fakes.fakes import ROTATED_US, Fakes
 from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, Disturbance, Kind
 from ..values.trial import Choices, Line
-from .log import TrialLog, span_text
+from .log import span_text
+from .part import Common, Part
 from .strand import Strand
-from .turns import Turns
 
 if TYPE_CHECKING:
     from ...kv.engine.replication import Node
@@ -59,14 +58,12 @@ _Happen: TypeAlias = Callable[[_Event], _Gaps | None]
 _Serve: TypeAlias = Callable[[_FaultyCall], AnyResponse]
 
 
-@dataclass(eq=False)
-class CallDisturbances:
+class CallDisturbances(Part):
     """Applies the events and faults of calls in a trial."""
 
-    _fakes: Fakes
-    _turns: Turns
-    _log: TrialLog
-    _partitions: dict[tuple[str, str], tuple[int, Disturbance]] = field(default_factory=dict)
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self._partitions: dict[tuple[str, str], tuple[int, Disturbance]] = {}
 
     def partition(self, strand: Strand, fake: Fake) -> Disturbance | None:
         """Return the partition that keeps a strand's calls from a fake now, if there is one."""

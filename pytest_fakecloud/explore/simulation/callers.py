@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from ...cloud.fake import Fake
@@ -14,12 +13,9 @@ from ...http.messages import Request
 from ...kv.command_fields import only_prepares
 from ...kv.report.calls import command_of
 from .call_disturbances import session_of
-from .current_thread import Origin, ThreadInTrial
-from .log import TrialLog
-from .real_waits import Outsiders
-from .script import Script
-from .strand import Strand, Strands
-from .turns import Turns
+from .current_thread import Origin
+from .part import Common, Part
+from .strand import Strand
 
 Way: TypeAlias = Literal[
     "not explored",  # as without a trial: no strand makes it
@@ -44,26 +40,21 @@ class Caller(NamedTuple):
     """The point of an awaited call."""
 
 
-@dataclass(eq=False)
-class Callers:
+class Callers(Part):
     """Says for each call of a trial whose it is, from its thread and its connection."""
 
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _current_thread: ThreadInTrial
-    _log: TrialLog
-    _outsiders: Outsiders
-    _by_port: dict[int, Strand] = field(default_factory=dict)
-    """The strand that uses each connection, by the client's port."""
-    _senders: dict[int, Origin] = field(default_factory=dict)
-    """The origin of the thread that sends over each connection, if it is not explored, by the client's
-    port.
-    """
-    _awaited: dict[Strand, int] = field(default_factory=dict)
-    """The point of the call that each task makes now, within ``awaiting()``."""
-    _outside: set[Strand] = field(default_factory=set)
-    """The strands for which threads make calls that are not explored."""
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self._by_port: dict[int, Strand] = {}
+        """The strand that uses each connection, by the client's port."""
+        self._senders: dict[int, Origin] = {}
+        """The origin of the thread that sends over each connection, by the client's port, if it is not
+        explored.
+        """
+        self._awaited: dict[Strand, int] = {}
+        """The point of the call that each task makes now, within ``awaiting()``."""
+        self._outside: set[Strand] = set()
+        """The strands for which threads make calls that are not explored."""
 
     # -- connections
 

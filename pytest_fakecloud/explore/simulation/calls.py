@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...cloud.fake import Fake, core_of
@@ -11,7 +10,6 @@ from ...core.errors import ContractError, Crash, report_failure
 from ...http.messages import AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.report.calls import SEVERAL
 from ...kv.touches import text_of
-from ..fakes.fakes import Fakes
 from ..values.accesses import Access
 from ..values.disturbances import PAUSES
 from ..values.footprint import times_in, touches_of_request
@@ -19,15 +17,11 @@ from ..values.plan import SwitchKind
 from ..values.trial import Line
 from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
 from .callers import Caller, Callers
-from .clock import KnownTimes
-from .current_thread import ThreadInTrial
 from .decisions import Decisions
-from .log import TrialLog
+from .part import Common, Part
 from .pauses import Pauses
-from .script import Script
 from .stacks import CallSites, describe_places
 from .strand import Strand
-from .turns import Turns
 from .workers import Workers
 
 MOST_POINTS = 2_000
@@ -39,22 +33,27 @@ after a call are the same code for callers that block and for those that await.
 """
 
 
-@dataclass(eq=False)
-class Calls:
+class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
-    _fakes: Fakes
-    _script: Script
-    _turns: Turns
-    _current_thread: ThreadInTrial
-    _log: TrialLog
-    _known_times: KnownTimes
-    _call_sites: CallSites
-    _callers: Callers
-    _pauses: Pauses
-    _decisions: Decisions
-    _call_disturbances: CallDisturbances
-    _workers: Workers
+    def __init__(
+        self,
+        common: Common,
+        *,
+        call_sites: CallSites,
+        callers: Callers,
+        pauses: Pauses,
+        decisions: Decisions,
+        call_disturbances: CallDisturbances,
+        workers: Workers,
+    ) -> None:
+        super().__init__(common)
+        self._call_sites = call_sites
+        self._callers = callers
+        self._pauses = pauses
+        self._decisions = decisions
+        self._call_disturbances = call_disturbances
+        self._workers = workers
 
     def at_call(self, fake: Fake, request: Request, proceed: Proceed) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -18,11 +18,9 @@ from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..values.limits import CHECKS_OF_SLEEPERS
 from ..values.trial import Step
-from .log import TrialLog
-from .script import Script
+from .part import Common, Part
 from .stacks import describe_places
-from .strand import Strand, Strands
-from .turns import Turns
+from .strand import Strand
 
 if TYPE_CHECKING:
     from .pauses import Pauses
@@ -129,15 +127,14 @@ class _Sleeper(NamedTuple):
     wake: Callable[[], object]
 
 
-@dataclass(eq=False)
-class Sleepers:
+class Sleepers(Part):
     """Sleeps of threads and tasks that are not explored, such as those of an application. They end when
     the clock has moved far enough, one after the other.
     """
 
-    _strands: Strands
-    _turns: Turns
-    _sleepers: list[_Sleeper] = field(default_factory=list)
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self._sleepers: list[_Sleeper] = []
 
     def __bool__(self) -> bool:
         return bool(self._sleepers)
@@ -168,27 +165,23 @@ class Sleepers:
             self._sleepers.pop().wake()
 
 
-@dataclass(eq=False)
-class TrialClock:
+class TrialClock(Part):
     """Moves the fake time of a trial: as an option that is chosen (``move()``), because no strand can
     run (``pass_time()``), or for a thread that sleeps while a strand waits for it (``move_to()``).
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
-    _known_times: KnownTimes
-    _sleepers: Sleepers
-    _pauses: Pauses
-    moves: list[tuple[int, int]] = field(default_factory=list)
-    """The index of each step that moved the clock, with the time to which it moved."""
-    barrier: int = -1
-    """The index of the last step before the last forced move of the clock."""
-    chosen_moves: int = 0
-    """Number of times that the clock has moved although a strand could run."""
-    _forced_moves: int = 0
-    _firings: int = 0
+    def __init__(self, common: Common, *, sleepers: Sleepers, pauses: Pauses) -> None:
+        super().__init__(common)
+        self._sleepers = sleepers
+        self._pauses = pauses
+        self.moves: list[tuple[int, int]] = []
+        """The index of each step that moved the clock, with the time to which it moved."""
+        self.barrier = -1
+        """The index of the last step before the last forced move of the clock."""
+        self.chosen_moves = 0
+        """Number of times that the clock has moved although a strand could run."""
+        self._forced_moves = 0
+        self._firings = 0
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from ..fakes.fakes import DueDelivery, Fakes
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK, KINDS, SWITCHES, Disturbance, Kind
 from ..values.footprint import MEMORY, Footprint
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Step
 from .clock import ClockMove, Option, TrialClock
-from .log import TrialLog, span_text
-from .script import Script
-from .strand import Strand, Strands
+from .log import span_text
+from .part import Common, Part
+from .strand import Strand
 
 
-@dataclass(eq=False)
-class Decisions:
+class Decisions(Part):
     """Decides where several options could run: the first one does, unless the schedule or the strategy
     wants another. Records a step for each decision, if the search needs them.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
-    _clock: TrialClock
-    _switches: dict[tuple[str, int], list[Disturbance]] = field(default_factory=dict)
-    """The switches of the schedule that are not applied yet, by strand and point."""
-    _noted: set[tuple[str, int, Kind]] = field(default_factory=set)
-    """The points that are recorded, at which other strands could run first."""
-    _times: frozenset[int] = frozenset()
-    """The times that the clock could move to at the last decision."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, common: Common, *, clock: TrialClock) -> None:
+        super().__init__(common)
+        self._clock = clock
+        self._switches: dict[tuple[str, int], list[Disturbance]] = {}
+        """The switches of the schedule that are not applied yet, by strand and point."""
+        self._noted: set[tuple[str, int, Kind]] = set()
+        """The points that are recorded, at which other strands could run first."""
+        self._times: frozenset[int] = frozenset()
+        """The times that the clock could move to at the last decision."""
         self._strategy = self._script.strategy
         for disturbance in self._script.schedule:
             if disturbance.kind in SWITCHES:

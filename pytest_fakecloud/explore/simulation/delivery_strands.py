@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ...core.errors import counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..fakes.fakes import DueDelivery, Fakes
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import KINDS, Disturbance, Kind, with_trait
 from ..values.trial import Choices
-from .current_thread import ThreadInTrial
-from .log import TrialLog
-from .script import Script
-from .strand import PauseState, Strand, Strands
+from .part import Common, Part
+from .strand import PauseState, Strand
 
 if TYPE_CHECKING:
     from ...queue.delivery.routes import DestinationRoute
@@ -31,19 +28,15 @@ LOST_ATTEMPTS: tuple[Kind, ...] = ("fail", "unreachable")
 """Losses of the first attempts of a delivery."""
 
 
-@dataclass(eq=False)
-class DeliveryStrands:
+class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _current_thread: ThreadInTrial
-    _log: TrialLog
-    planned_faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The faults of the next delivery of each message, by the message's internal ID."""
-    _losses: dict[str, list[_Loss]] = field(default_factory=dict)
-    """The losses of the next deliveries of each message, by the message's public ID."""
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self.planned_faults: dict[str, tuple[str, ...]] = {}
+        """The faults of the next delivery of each message, by the message's internal ID."""
+        self._losses: dict[str, list[_Loss]] = {}
+        """The losses of the next deliveries of each message, by the message's public ID."""
 
     def begin(self, due: DueDelivery) -> Strand | None:
         """Begin a delivery; return its strand, or None if there is nothing to run: the queue lets the

@@ -6,18 +6,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...core.clock import in_thread
 from ...core.touches import READS_CLOCK
 from ...process.replace import Patch
-from ..fakes.fakes import Fakes
 from ..values.limits import OTHER_SERVERS
-from .current_thread import ThreadInTrial
-from .log import TrialLog
-from .strand import Strand, Strands
-from .turns import Turns, Waiting, Wakeup
+from .part import Part
+from .strand import Strand
+from .turns import Waiting, Wakeup
 
 T = TypeVar("T")
 
@@ -95,15 +92,8 @@ class AsyncLibrary(ABC):
         return await in_thread(function)
 
 
-@dataclass(eq=False)
-class Loops:
+class Loops(Part):
     """What happens in the event loops of a trial."""
-
-    _fakes: Fakes
-    _strands: Strands
-    _turns: Turns
-    _current_thread: ThreadInTrial
-    _log: TrialLog
 
     def start(self, loop: EventLoop) -> None:
         """Called when a loop starts: its strand gets a main task, to which its present tasks belong."""

@@ -5,20 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ...core.errors import broken_by_check
 from ...core.touches import ALL, Touch
-from ..fakes.fakes import Fakes
 from ..values.schedule import Schedule, add_schedule
 from ..values.trial import History, Operation
-from .current_thread import ThreadInTrial
-from .log import TrialLog
-from .script import Script
+from .part import Common, Part
 from .strand import Strand
-from .turns import Turns
 
 
 def _noted(name: str) -> Any:
@@ -39,24 +34,18 @@ class TrialHistory(History):
     clients = _noted("clients")
 
 
-@dataclass(eq=False)
-class Operations:
+class Operations(Part):
     """Records the calls of observed functions, the clients, and how each strand has ended: the history,
     with which it checks the promises after each step.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _turns: Turns
-    _current_thread: ThreadInTrial
-    _log: TrialLog
-    _observed: list[Operation] = field(default_factory=list)
-    _clients: list[Operation] = field(default_factory=list)
-    """The lists of the history, which only checks read there."""
-    _by_client: dict[Strand, Operation] = field(default_factory=dict)
-    _positions: Iterator[int] = field(default_factory=itertools.count)
-
-    def __post_init__(self) -> None:
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self._observed: list[Operation] = []
+        self._clients: list[Operation] = []
+        """The lists of the history, which only checks read there."""
+        self._by_client: dict[Strand, Operation] = {}
+        self._positions: Iterator[int] = itertools.count()
         self.history = TrialHistory(
             self._fakes.cloud,
             str(self._script.schedule),

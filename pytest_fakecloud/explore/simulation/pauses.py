@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from dataclasses import dataclass
 
-from ..fakes.fakes import Fakes
 from ..values.disturbances import (
     DELAY,
     DELAYS,
@@ -20,10 +18,9 @@ from ..values.disturbances import (
     Kind,
 )
 from ..values.trial import Choices
-from .clock import KnownTimes
-from .log import TrialLog, span_text
-from .script import Script
-from .strand import Strand, Strands
+from .log import span_text
+from .part import Common, Part
+from .strand import Strand
 
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
@@ -34,17 +31,13 @@ _LATE_STARTS: Choices = (
 """The disturbances by which a client may start later than the others."""
 
 
-@dataclass(eq=False)
-class Pauses:
+class Pauses(Part):
     """Pauses one strand or all strands, within the patience of those that have begun."""
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _log: TrialLog
-    _known_times: KnownTimes
-    all_until_us: int = 0
-    """The end of a pause of all strands; until then, no delivery begins."""
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self.all_until_us = 0
+        """The end of a pause of all strands; until then, no delivery begins."""
 
     def apply(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand, which then has to give up its turn; return False if there is no time to pause

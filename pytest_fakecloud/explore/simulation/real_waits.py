@@ -29,7 +29,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -52,10 +51,10 @@ from ..values.limits import (
 )
 from .clock import Sleepers
 from .current_thread import OF_FAKES
-from .log import TrialLog
+from .part import Common, Part
 from .pool import is_of_a_strand
 from .stacks import application_frame, describe_places, describe_stuck
-from .strand import Strand, Strands
+from .strand import Strand
 from .turns import HOOK_ADVICE, Turns
 
 
@@ -148,15 +147,12 @@ def _may_wait_for_real(strand: Strand, seconds: float) -> bool:
     return strand.thread.real_waits > 0 and seconds < REAL_WAIT
 
 
-@dataclass(eq=False)
-class RealWaits:
+class RealWaits(Part):
     """The waits of a trial in which no strand can run, or in which outsiders have to be idle first."""
 
-    _strands: Strands
-    _turns: Turns
-    _log: TrialLog
-    _outsiders: Outsiders
-    _sleepers: Sleepers
+    def __init__(self, common: Common, *, sleepers: Sleepers) -> None:
+        super().__init__(common)
+        self._sleepers = sleepers
 
     def await_threads(self, has_options: Callable[[], bool]) -> bool:
         """Wait for blocked strands or, without any, for outsiders; return whether a strand or a delivery

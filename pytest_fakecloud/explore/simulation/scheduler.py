@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
 from functools import partial
 
 from ...core.errors import ContractError
-from ..fakes.fakes import Fakes
 from .clock import MOST_CHOSEN_MOVES, ClockMove, Option, TrialClock
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
-from .log import TrialLog
 from .operations import Operations
+from .part import Common, Part
 from .pauses import Pauses
 from .real_waits import RealWaits
-from .script import Script
 from .stacks import describe_places
-from .strand import Strand, Strands
-from .turns import Turns
+from .strand import Strand
 from .workers import Workers
 
 MOST_TURNS = 20_000
@@ -28,8 +24,7 @@ _LATEST_STEPS = 1_000
 _BLOCKED_NOTE = "not all interleavings: the code waited for a lock that explore() does not control"
 
 
-@dataclass(eq=False)
-class Scheduler:
+class Scheduler(Part):
     """Lets the steps of a trial happen, and checks the promises after each: turns of strands, starts of
     deliveries, and moves of the clock, by choice or because no strand can run.
 
@@ -37,24 +32,32 @@ class Scheduler:
     first option of the default order (``_place()``) comes next. ``Decisions`` applies the schedule.
     """
 
-    _fakes: Fakes
-    _script: Script
-    _strands: Strands
-    _turns: Turns
-    _log: TrialLog
-    _real_waits: RealWaits
-    _operations: Operations
-    _pauses: Pauses
-    _clock: TrialClock
-    _decisions: Decisions
-    _delivery_strands: DeliveryStrands
-    _workers: Workers
-    _continuing_root: Strand | None = None
-    """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
-    _last_root: Strand | None = None
-    """The client, worker or delivery that ran last, whether or not the clock has moved since."""
-    _latest: deque[Strand] = field(default_factory=lambda: deque(maxlen=_LATEST_STEPS))
-    """The strands that made the latest steps."""
+    def __init__(
+        self,
+        common: Common,
+        *,
+        real_waits: RealWaits,
+        operations: Operations,
+        pauses: Pauses,
+        clock: TrialClock,
+        decisions: Decisions,
+        delivery_strands: DeliveryStrands,
+        workers: Workers,
+    ) -> None:
+        super().__init__(common)
+        self._real_waits = real_waits
+        self._operations = operations
+        self._pauses = pauses
+        self._clock = clock
+        self._decisions = decisions
+        self._delivery_strands = delivery_strands
+        self._workers = workers
+        self._continuing_root: Strand | None = None
+        """The client, worker or delivery of the strand that ran last, unless the clock has moved."""
+        self._last_root: Strand | None = None
+        """The client, worker or delivery that ran last, whether or not the clock has moved since."""
+        self._latest: deque[Strand] = deque(maxlen=_LATEST_STEPS)
+        """The strands that made the latest steps."""
 
     def advance(self) -> Strand | None:
         """Let the trial go on until a strand has to run; return the strand, or None at the end."""

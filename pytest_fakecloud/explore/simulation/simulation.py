@@ -23,6 +23,7 @@ from .delivery_strands import DeliveryStrands
 from .log import TrialLog
 from .loops import Loops
 from .operations import Operations
+from .part import Common
 from .pauses import Pauses
 from .real_waits import RealWaits, Watchdog
 from .scheduler import Scheduler
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 class Simulation:
     """Runs clients, workers, deliveries and the clock under one schedule, one strand at a time.
 
-    It makes the parts. A part gets those that it uses, and calls none that is made after it. Only the
-    ``Turns`` do that, through ``Callbacks``, and with the ``Watchdog``.
+    It makes the parts. Each gets what is ``Common`` to all and, by name, those that it calls, which are
+    made before it. Only the ``Turns`` call later ones, through ``Callbacks``, and with the ``Watchdog``.
     What is replaced in the process, and the interceptors of the fakes, call the public parts.
     """
 
@@ -53,50 +54,47 @@ class Simulation:
         self.turns = turns = Turns(world.threads, fakes.connections, strands)
         self.current_thread = current = ThreadInTrial(turns, strands, world.outsiders)
         self.log = log = TrialLog(fakes, script, current)
+        self.known_times = times = KnownTimes(fakes)
+        common = Common(
+            fakes=fakes,
+            script=script,
+            strands=strands,
+            turns=turns,
+            current_thread=current,
+            log=log,
+            known_times=times,
+            outsiders=world.outsiders,
+        )
+        self.operations = Operations(common)
+        self.callers = Callers(common)
+        self.loops = Loops(common)
+        self.delivery_strands = DeliveryStrands(common)
+        self._workers = Workers(common)
+        self._sleepers = Sleepers(common)
+        self._pauses = Pauses(common)
+        self.real_waits = RealWaits(common, sleepers=self._sleepers)
+        self.clock = clock = TrialClock(common, sleepers=self._sleepers, pauses=self._pauses)
+        self._decisions = Decisions(common, clock=clock)
+        self.strand_waits = StrandWaits(common, sleepers=self._sleepers, clock=clock)
         self.call_sites = CallSites(world.async_library, are_noted=plan.has_details)
-        self.known_times = known_times = KnownTimes(fakes)
-        self.operations = Operations(fakes, script, turns, current, log)
-        self.callers = Callers(script, strands, turns, current, log, world.outsiders)
-        self._workers = Workers(fakes, strands, log)
-        self._sleepers = Sleepers(strands, turns)
-        self.real_waits = RealWaits(strands, turns, log, world.outsiders, self._sleepers)
-        self._pauses = Pauses(fakes, script, strands, log, known_times)
-        self.clock = clock = TrialClock(
-            fakes, script, strands, log, known_times, self._sleepers, self._pauses
-        )
-        self._decisions = Decisions(fakes, script, strands, log, clock)
-        self.strand_waits = StrandWaits(
-            fakes, strands, turns, current, log, world.outsiders, self._sleepers, clock
-        )
         self.calls = Calls(
-            fakes,
-            script,
-            turns,
-            current,
-            log,
-            known_times,
-            self.call_sites,
-            self.callers,
-            self._pauses,
-            self._decisions,
-            CallDisturbances(fakes, turns, log),
-            self._workers,
+            common,
+            call_sites=self.call_sites,
+            callers=self.callers,
+            pauses=self._pauses,
+            decisions=self._decisions,
+            call_disturbances=CallDisturbances(common),
+            workers=self._workers,
         )
-        self.delivery_strands = DeliveryStrands(fakes, script, strands, current, log)
-        self.loops = Loops(fakes, strands, turns, current, log)
-        self.scheduler = Scheduler(
-            fakes,
-            script,
-            strands,
-            turns,
-            log,
-            self.real_waits,
-            self.operations,
-            self._pauses,
-            clock,
-            self._decisions,
-            self.delivery_strands,
-            self._workers,
+        self._scheduler = Scheduler(
+            common,
+            real_waits=self.real_waits,
+            operations=self.operations,
+            pauses=self._pauses,
+            clock=clock,
+            decisions=self._decisions,
+            delivery_strands=self.delivery_strands,
+            workers=self._workers,
         )
 
     def run_strands(self) -> None:
@@ -104,8 +102,8 @@ class Simulation:
         try:
             self._pauses.delay_starts()
             callbacks = Callbacks(
-                advance=self.scheduler.advance,
-                advance_meanwhile=self.scheduler.advance_meanwhile,
+                advance=self._scheduler.advance,
+                advance_meanwhile=self._scheduler.advance_meanwhile,
                 run_code=self.run_code,
                 end_strand=self.end_strand,
                 abandon_strand=self.abandon_strand,

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
-from ..fakes.fakes import Fakes
 from ..fakes.gate import Gate
 from .clock import Sleepers, TrialClock
-from .current_thread import ThreadInTrial
-from .log import TrialLog
-from .real_waits import Outsiders
-from .strand import Strand, Strands
-from .turns import Turns, Waiting, Wakeup
+from .part import Common, Part
+from .strand import Strand
+from .turns import Waiting, Wakeup
 
 
-@dataclass(eq=False)
-class StrandWaits:
+class StrandWaits(Part):
     """Lets a strand wait for a condition or a time. Then other strands run."""
 
-    _fakes: Fakes
-    _strands: Strands
-    _turns: Turns
-    _current_thread: ThreadInTrial
-    _log: TrialLog
-    _outsiders: Outsiders
-    _sleepers: Sleepers
-    _clock: TrialClock
+    def __init__(self, common: Common, *, sleepers: Sleepers, clock: TrialClock) -> None:
+        super().__init__(common)
+        self._sleepers = sleepers
+        self._clock = clock
 
     def sleep_of_strand(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""

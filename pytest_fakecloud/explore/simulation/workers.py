@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from ...cloud.fake import Fake
 from ...core.errors import ContractError
 from ...http.messages import Request
-from ..fakes.fakes import Fakes
 from ..values.names import StrandName
-from .log import TrialLog
-from .strand import Strand, Strands, Work
+from .part import Common, Part
+from .strand import Strand, Work
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
@@ -18,17 +15,15 @@ MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
-@dataclass(eq=False)
-class Workers:
+class Workers(Part):
     """Starts workers again while there may be work for them."""
 
-    _fakes: Fakes
-    _strands: Strands
-    _log: TrialLog
-    _starts: dict[tuple[object, ...], set[int]] = field(default_factory=dict)
-    """The starts that left the same records, by program and backlog."""
-    _calls: int = 0
-    """The number of calls of the trial so far."""
+    def __init__(self, common: Common) -> None:
+        super().__init__(common)
+        self._starts: dict[tuple[object, ...], set[int]] = {}
+        """The starts that left the same records, by program and backlog."""
+        self._calls = 0
+        """The number of calls of the trial so far."""
 
     def note_call(self, strand: Strand, fake: Fake, request: Request) -> None:
         """Note a call, which may create work, look for work, or join a group."""
