@@ -13,7 +13,7 @@ from .find_failure import SearchResult, search_inputs
 from .judge.anomalies import Allowed
 from .judge.judge import Judge
 from .result.exploration import Exploration, Trust
-from .result.reproduce import raise_broken, replay_only
+from .result.reproduce import raise_broken, raise_undisturbed, replay_only
 from .search.coverage_checks import check_budget, check_covered
 from .search.player import Player
 from .search.tally import budget_of
@@ -31,7 +31,6 @@ from .subject.programs import (
     schedule_to_replay,
 )
 from .subject.promises import Promises
-from .undisturbed import check_undisturbed
 from .values.disturbances import KINDS
 from .values.learned import Learned
 from .without_guests import Examination, InputSearch, Processes
@@ -106,7 +105,7 @@ def _raise_failure(result: SearchResult, inputs: InputSearch, whole: Player) -> 
     assert result.failing is not None
     player, failing = inputs.shrink_inputs(whole, result.player, result.failing)
     if result.failing.trial is result.undisturbed:
-        check_undisturbed(player, result.tally, failing.trial)
+        raise_undisturbed(player, result.tally, failing)
     raise_broken(player, result.tally, failing)
 
 

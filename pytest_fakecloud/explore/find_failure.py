@@ -13,7 +13,7 @@ from .search.player import Player
 from .search.shrinking import smallest
 from .search.store import Store
 from .search.tally import SearchBudget, Tally, merged
-from .undisturbed import REPEATED, check_repeats, check_undisturbed, own_errors
+from .undisturbed import REPEATED, check_calls, check_code, check_repeats
 from .values.plan import Plan
 from .values.schedule import Schedule
 from .values.trial import FailingTrial, Trial
@@ -62,7 +62,7 @@ def search_inputs(
 def find_failure(
     player: Player, budget: SearchBudget, seed: int | str, cache: Any, processes: Processes
 ) -> SearchResult:
-    """Search for a schedule that breaks the promise, and shrink it.
+    """Search for a schedule that breaks the promise, and shrink it. The undisturbed trial comes first.
 
     ``cache`` is that of pytest, for the schedule that failed last time; None if the search does not
     use it.
@@ -71,14 +71,13 @@ def find_failure(
     tally = Tally.of(player)
     player, undisturbed = player.play_undisturbed(Plan.first())
     tally.record(Plan.first(), undisturbed)
-    if player.subject.inputs:
-        if undisturbed.broken is not None and not own_errors(undisturbed):
-            # Smaller inputs may break the promise, too.
-            first = FailingTrial.of(undisturbed, undisturbed.planned)
-            return SearchResult(player, tally, undisturbed, first)
-        if not (undisturbed.calls or undisturbed.errors):
-            return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
-    check_undisturbed(player, tally, undisturbed)
+    check_code(player, undisturbed)
+    if undisturbed.broken is not None:
+        first = FailingTrial.of(undisturbed, undisturbed.planned)
+        return SearchResult(player, tally, undisturbed, first)
+    if player.subject.inputs and not undisturbed.calls:
+        return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
+    check_calls(undisturbed)
     tally.record(REPEATED, check_repeats(player, undisturbed, "the second time"))
     _check_can_fail(player, undisturbed)
     store = Store.of(player.subject, cache)

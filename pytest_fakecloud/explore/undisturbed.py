@@ -1,4 +1,4 @@
-"""What must hold of the trial without disturbances: it keeps the promise, and repeats."""
+"""What must hold of the trial without disturbances, beside the promise: it makes calls, and repeats."""
 
 from __future__ import annotations
 
@@ -6,30 +6,23 @@ import itertools
 from collections.abc import Iterable
 
 from ..core.errors import ContractError, broken_promise, shown
-from .result.exploration import BrokenPromiseError
 from .result.story import line_text, lookups_of_trial, reason
 from .search.player import Player
-from .search.tally import Tally
 from .subject.clients import text_of_inputs
 from .values.plan import Plan
-from .values.schedule import UNDISTURBED
-from .values.trial import FailingTrial, Line, Trial
+from .values.trial import Line, Trial
 
 REPEATED = Plan(has_details=True)
 """The plan of the trials that repeat the undisturbed one."""
 
 
-def own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
-    """Return the exceptions of the code, by client, which are no failed assertions."""
-    return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
-
-
-def check_undisturbed(player: Player, tally: Tally, trial: Trial) -> None:
-    """Raise an error of the undisturbed trial: of the code, of its promise, or that it makes no call."""
+def check_code(player: Player, trial: Trial) -> None:
+    """Raise an exception of the code that is no failed assertion: it explains more than these."""
     __tracebackhide__ = True
     inputs = player.subject.inputs
-    for name, error in own_errors(trial):
-        # Raise the code's own error first, because it explains more than the broken promise.
+    for name, error in trial.errors.items():
+        if broken_promise(error) is not None:
+            continue
         error.add_note(
             f"raised by {name} in the undisturbed trial, to which no disturbance was applied: "
             f"{_advice(player, error)}"
@@ -37,11 +30,9 @@ def check_undisturbed(player: Player, tally: Tally, trial: Trial) -> None:
         if inputs:
             error.add_note(f"inputs: {text_of_inputs(inputs)}")
         raise error
-    if trial.broken is not None:
-        again = trial if "stuck" in trial.flags else player.play(Plan.reported(UNDISTURBED))
-        shown_trial = again if again.broken is not None else trial
-        failing = FailingTrial.of(shown_trial, shown_trial.planned)
-        raise BrokenPromiseError(failing, tally, inputs=inputs) from failing.error
+
+
+def check_calls(trial: Trial) -> None:
     if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 

@@ -9,13 +9,13 @@ from ...core.errors import ContractError, shown
 from ...core.journal import Results
 from ..explore import player_for
 from ..result.failures import FAILURES, Failure, FailureName
-from ..result.reproduce import raise_broken, replay_only
+from ..result.reproduce import raise_broken, raise_undisturbed, replay_only
 from ..search.player import Player
 from ..search.tally import Tally
 from ..subject.clients import has_drawn_inputs
 from ..subject.options import Checks, Options
 from ..subject.programs import names_of, programs_of, schedule_to_replay
-from ..undisturbed import check_repeats, check_undisturbed
+from ..undisturbed import check_calls, check_code, check_repeats
 from ..values.disturbances import Disturbance
 from ..values.plan import Plan
 from ..values.schedule import Schedule
@@ -82,7 +82,11 @@ def every_failure(
             return Results()
         player, undisturbed = player.play_undisturbed(Plan.first())
         tally = Tally.of(player)
-        check_undisturbed(player, tally, undisturbed)
+        check_code(player, undisturbed)
+        if undisturbed.broken is not None:
+            failing = FailingTrial.of(undisturbed, undisturbed.planned)
+            raise_undisturbed(player, tally, failing)
+        check_calls(undisturbed)
         check_repeats(player, undisturbed, "the second time")
         failures = Results(_fail_each_call(player, undisturbed, names, status))
         player.subject.promises.finish()

@@ -13,7 +13,7 @@ from ..search.tally import Tally
 from ..search.tuning import REPLAYS
 from ..values.names import actor_of
 from ..values.plan import Plan
-from ..values.schedule import Schedule
+from ..values.schedule import UNDISTURBED, Schedule
 from ..values.trial import FailingTrial, Trial
 from .cause import find_cause
 from .changes import find_changes
@@ -55,6 +55,17 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
     tally.record(Plan(schedule), trial)
     tally.counts["replayed"] += 1
     return tally
+
+
+def raise_undisturbed(player: Player, tally: Tally, failing: FailingTrial) -> NoReturn:
+    """Repeat an undisturbed trial that failed, and raise ``BrokenPromiseError`` with its story."""
+    __tracebackhide__ = True
+    if "stuck" not in failing.trial.flags:
+        again = player.play(Plan.reported(UNDISTURBED))
+        if again.broken is not None:
+            failing = FailingTrial.of(again, again.planned)
+    error = BrokenPromiseError(failing, tally, inputs=player.subject.inputs)
+    raise error from failing.error
 
 
 def raise_broken(
