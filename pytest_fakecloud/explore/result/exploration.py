@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted, shown
 from ...core.journal import Results
-from ..search.tally import CounterName, Extent, ShownAnomaly, Tally
+from ..search.interleavings import Extent
+from ..search.tally import CounterName, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
 from ..values.disturbances import SWITCHES
 from ..values.schedule import Schedule

@@ -13,10 +13,11 @@ from ..values.schedule import Schedule
 from ..values.trial import Outline, Trial
 from .dpor import Branch, InterleavingTree
 from .extend import Frontier
+from .interleavings import Extent, TriedInterleavings
 from .player import Player
 from .singles import singles
 from .sources import Extending, NoPlan, Numbers, OrdersOfCalls, Singles, Source
-from .tally import Extent, SearchBudget, Tally, TriedInterleavings
+from .tally import SearchBudget, Tally
 from .tuning import (
     EXTENDING_HEAD_STARTS,
     EXTENDING_WEIGHTS,

@@ -20,7 +20,8 @@ from ..values.schedule import Schedule
 from ..values.trial import Outline
 from .dpor import InterleavingTree
 from .extend import Frontier
-from .tally import CounterName, Extent, Tally
+from .interleavings import Extent, extent_of_search
+from .tally import CounterName, Tally
 from .tuning import EXTENDED_AHEAD
 
 
@@ -106,19 +107,15 @@ class OrdersOfCalls(Source):
             yield Plan(strategy_factory=branch)
 
     def _extent(self) -> Extent:
-        """Return what it means for other orders that the tree has no further interleavings."""
-        tally, root = self._tally, self._tree.root
+        """Return which interleavings have run, now that the tree has no others."""
+        tally = self._tally
         # Each interleaving runs with the random numbers of the undisturbed trial, and code that is not
         # explored may run in any order.
         is_one_of_many = tally.varies_numbers or bool(tally.coverage.notes)
         is_exact = self._tree.is_exact and self._learned.reads_order == self._had_read_order
         if not is_exact or is_one_of_many:
             return Extent.SOME
-        if not root.late and "late" in tally.kinds:
-            return Extent.ALL_OF_SEARCH
-        if tally.has_timers and not root.moves_clock:
-            return Extent.ALL_OF_SEARCH if "jump" in tally.kinds else Extent.ALL_OF_KINDS
-        return Extent.ALL
+        return extent_of_search(self._tree.root, tally.kinds, has_timers=tally.has_timers)
 
 
 class Singles(Source):

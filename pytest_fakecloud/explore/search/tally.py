@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Literal, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError, shown
@@ -16,6 +15,7 @@ from ..values.disturbances import Kind
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Anomaly, Outline, ReachedPoint
+from .interleavings import TriedInterleavings
 from .player import Player
 
 
@@ -116,51 +116,6 @@ class ShownAnomaly(NamedTuple):
     inputs: Inputs
 
 
-class Extent(IntEnum):
-    """Which interleavings have run: some, all of the last search for them, all to which the kinds of
-    disturbances in use can lead, or all, also of timers and, if ``kinds`` has them, of late answers.
-    """
-
-    SOME, ALL_OF_SEARCH, ALL_OF_KINDS, ALL = range(4)
-
-
-@dataclass(frozen=True, slots=True)
-class TriedInterleavings:
-    """The interleavings that a search has tried, and what is known of others."""
-
-    extent: Extent = Extent.SOME
-    is_unfinished: bool = False
-    """Whether a search for interleavings has not ended."""
-
-    @property
-    def is_exhaustive(self) -> bool:
-        return self.extent == Extent.ALL
-
-    @property
-    def has_all(self) -> bool:
-        """Whether no search for interleavings could find another one. While one goes on, this is known
-        only if an earlier one has run all interleavings, also those of late answers and timers.
-        """
-        return self.extent > (Extent.ALL_OF_KINDS if self.is_unfinished else Extent.SOME)
-
-    @classmethod
-    def by(cls, results: Sequence[Extent | None]) -> TriedInterleavings:
-        """Return what searches have run, each of which contains the interleavings of those before it.
-        The result of one that has not ended is None.
-        """
-        ended = [extent for extent in results if extent is not None]
-        # What holds for all kinds is known for good.
-        for_good = max(ended, default=Extent.SOME)
-        latest = ended[-1] if ended else Extent.SOME
-        extent = for_good if for_good >= Extent.ALL_OF_KINDS else latest
-        return cls(extent, is_unfinished=None in results)
-
-    def merged(self, other: TriedInterleavings) -> TriedInterleavings:
-        """Return what is known from searches with two inputs."""
-        is_unfinished = self.is_unfinished or other.is_unfinished
-        return TriedInterleavings(min(self.extent, other.extent), is_unfinished)
-
-
 Outcomes: TypeAlias = Mapping[Schedule, Schedule | None]
 """The disturbances that were applied under schedules; None if the promise held."""
 CounterName = Literal["orders", "singles", "extended", "drawn", "replayed"]
@@ -181,7 +136,7 @@ class Tally:
     """The trials that count against the budget, without known orders. Not the undisturbed one, those in
     one piece, and those that repeat or shrink.
     """
-    interleavings: TriedInterleavings = TriedInterleavings()
+    interleavings: TriedInterleavings = field(default_factory=TriedInterleavings)
     has_timers: bool = False
     """Whether the clock could have moved while a strand could run, in a trial without a schedule: the
     undisturbed one, or an interleaving.
