@@ -132,7 +132,6 @@ class ThreadInTrial(CurrentThread):
     executing      its own one, or the one whose call it handles: what a command does belongs to it
     served         the one whose call it handles
     carried        the one that its context names
-    sleeping_for   the one for which it sleeps in fake time, although it is ``OUTSIDE``
     working_for    the first that there is: its own, that of its context, the running or a waiting one
     drawing_for    the same, for random numbers: none in a promise and in the player's thread
     ============== ===================================================================================
@@ -214,14 +213,6 @@ class ThreadInTrial(CurrentThread):
         if strand is None or strand not in self._strands or strand.state == "ended":
             return None
         return strand
-
-    def sleeping_for(self) -> Strand | None:
-        if self.is_checking_promise() or self._turns.has_ended:
-            return None
-        origin = self.origin()
-        if origin == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
-            return self._turns.holder
-        return self.carried() if origin in ("carried", "outsider") else None
 
     def working_for(self) -> Strand | None:
         waiting = (strand for strand in self._strands if strand.is_waiting_for_other_thread())

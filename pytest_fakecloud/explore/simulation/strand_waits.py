@@ -82,7 +82,7 @@ class StrandWaits(Part):
         """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
         ASGI application; return False for other threads.
         """
-        strand = self._current_thread.sleeping_for()
+        strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -106,7 +106,7 @@ class StrandWaits(Part):
         A task that sleeps when the trial ends is cancelled: any other exception could be caught, or end
         the whole loop.
         """
-        strand = self._current_thread.sleeping_for()
+        strand = self._sleeper()
         if strand is None:
             return False
         if not self._passes(strand, seconds):
@@ -115,6 +115,15 @@ class StrandWaits(Part):
             self._sleepers.add(self._fakes.time_after(seconds), strand, wake)
             await wakeup
         return True
+
+    def _sleeper(self) -> Strand | None:
+        """Return the strand for which this thread sleeps in fake time, although it is not explored."""
+        if self._current_thread.is_checking_promise() or self._turns.has_ended:
+            return None
+        origin = self._current_thread.origin()
+        if origin == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
+            return self._turns.holder
+        return self._current_thread.carried() if origin in ("carried", "outsider") else None
 
     def _passes(self, strand: Strand, seconds: float) -> bool:
         """Let time pass for a strand that waits for this thread in its turn; return False for one that
