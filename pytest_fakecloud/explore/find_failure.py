@@ -73,7 +73,7 @@ def find_failure(
     tally.record(Plan.first(), undisturbed)
     check_code(player, undisturbed)
     if undisturbed.broken is not None:
-        first = FailingTrial.of(undisturbed, undisturbed.planned)
+        first = FailingTrial.of(undisturbed)
         return SearchResult(player, tally, undisturbed, first)
     if player.subject.inputs and not undisturbed.calls:
         return SearchResult(player, tally, undisturbed)  # Other inputs may lead to calls.
@@ -87,7 +87,7 @@ def find_failure(
         explorer = Explorer(plan_player, undisturbed, budget, seed)
         trial = _stored_failure(player, tally, store) or explorer.search()
         if trial is not None:
-            first = FailingTrial.of(trial, trial.applied)
+            first = FailingTrial.of(trial)
             failing = smallest(player, first, undisturbed, tally.outcomes)
             if "stuck" not in failing.trial.flags:
                 store.save(failing.schedule)
@@ -97,7 +97,7 @@ def find_failure(
         player = player.counting_doubtful()
         anomaly, schedule, _ = next(iter(tally.anomalies.values()))
         trial = player.play(Plan(schedule))
-        again = FailingTrial(trial, trial.applied, trial.broken or AnomalyError(anomaly))
+        again = FailingTrial(trial, trial.broken or AnomalyError(anomaly))
         failing = smallest(player, again, undisturbed, {})
     if failing is None:
         tally.record(REPEATED, check_repeats(player, undisturbed, "after the search"))

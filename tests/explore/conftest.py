@@ -50,7 +50,7 @@ def outline(schedule: Schedule, **fields: Any) -> Outline:
     """Return the outline of a trial that holds, and has these fields."""
     empty: dict[str, Any] = {"points": (), "strands": {}, "handlers": {}, "notes": ()}
     of_trial = {"verdict": Verdict(), "applied": schedule, "flags": frozenset(), "lesson": None}
-    return Outline(**{"planned": schedule, **empty, **of_trial, **fields})
+    return Outline(**{**empty, **of_trial, **fields})
 
 
 _BROKEN: list[str] = []

@@ -268,7 +268,7 @@ def test_a_disturbance_is_replaced_by_one_that_is_easier_to_explain(
         undisturbed = player.play(Plan(notes_points=True))
         assert undisturbed.broken is None
         trial = player.play(Plan(Schedule.parse(found)))
-        failing = FailingTrial.of(trial, trial.applied)
+        failing = FailingTrial.of(trial)
         assert str(smallest(player, failing, undisturbed, {}).schedule) == plainest
 
 
@@ -295,7 +295,7 @@ def test_a_plainer_disturbance_can_make_another_one_needless(cloud: Cloud, kv: K
         undisturbed = player.play(Plan(notes_points=True))
         trial = player.play(Plan(Schedule.parse("run.1 rotate_token, run.2 respond")))
         assert len(trial.applied) == 2
-        found = FailingTrial.of(trial, trial.applied)
+        found = FailingTrial.of(trial)
         assert str(smallest(player, found, undisturbed, {}).schedule) == "run.3 drop"
 
 
@@ -309,7 +309,7 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures(
             log = Simulation(player.world, player.subject, Plan(), player.learned).log
             for succeeded in outcomes:
                 log.note_handler_call(handler, succeeded=succeeded)
-            coverage.merge(Coverage.of(outline(Schedule(), handlers=log.handlers)))
+            coverage.merge(Coverage.of(Plan(), outline(Schedule(), handlers=log.handlers)))
     assert coverage.succeeded == {handler: True}
 
 

@@ -84,7 +84,7 @@ def every_failure(
         tally = Tally.of(player)
         check_code(player, undisturbed)
         if undisturbed.broken is not None:
-            failing = FailingTrial.of(undisturbed, undisturbed.planned)
+            failing = FailingTrial.of(undisturbed)
             raise_undisturbed(player, tally, failing)
         check_calls(undisturbed)
         check_repeats(player, undisturbed, "the second time")
@@ -95,7 +95,7 @@ def every_failure(
             first, error = broken[0], broken[0].broken
             assert error is not None
             trial = player.play(Plan(Schedule.parse(first.schedule)))
-            failing = FailingTrial(trial, trial.planned, trial.broken or error)
+            failing = FailingTrial(trial, trial.broken or error)
             raise_broken(player, tally, failing, failures=failures)
     return failures
 

@@ -14,7 +14,7 @@ from ..simulation.operations import TrialHistory
 from ..simulation.stacks import without_library_frames
 from ..subject.promises import Promises
 from ..values.plan import Plan
-from ..values.schedule import Schedule, add_schedule
+from ..values.schedule import add_schedule
 from ..values.trial import Line, Trial, Verdict
 from ..world.world import World
 from .anomalies import PATTERNS, Allowed, AnomalyError, find_anomalies
@@ -41,10 +41,9 @@ class Judge:
         """
         recorder = context_of(self.world.cloud).recorder
         broken, number = trial.broken_in_run, recorder.reserve()
-        schedule = trial.applied if plan.strategy_factory is not None else plan.schedule
-        history.schedule = str(schedule)
+        history.schedule = str(trial.applied)
         for check in self.promises.at_end:
-            broken = broken or self._broken_promise(partial(check, history), trial, schedule)
+            broken = broken or self._broken_promise(partial(check, history), trial)
         lines = [
             Line(entry.at_us, "check", call=entry)
             for entry in (recorder.entries if plan.has_details else ())
@@ -66,9 +65,7 @@ class Judge:
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
         return replace(verdict, broken=broken, anomalies=anomalies, used_allowances=used_allowances)
 
-    def _broken_promise(
-        self, check: Callable[[], object], trial: Trial, schedule: Schedule
-    ) -> BaseException | None:
+    def _broken_promise(self, check: Callable[[], object], trial: Trial) -> BaseException | None:
         """Call a check; return the error by which it breaks the promise, or raise its error."""
         try:
             check_returned(self.world.awaited(check()))
@@ -78,7 +75,7 @@ class Judge:
                 is_failed = isinstance(broken, AssertionError)
                 return broken if is_failed else without_library_frames(broken)
             ending = ends_the_test(error) or error
-            add_schedule(ending, "after", schedule)
+            add_schedule(ending, "after", trial.applied)
             if ending is error:
                 raise
             raise ending from error

@@ -39,7 +39,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
         player, trial = player.play_undisturbed(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.applied]
     if trial.broken is not None:
-        failing = FailingTrial.of(trial, schedule.without(missed))
+        failing = FailingTrial.of(trial)
         raise _error_of(player, tally, failing) from failing.error
     if missed:
         names = {disturbance.strand for disturbance in missed}
@@ -63,7 +63,7 @@ def raise_undisturbed(player: Player, tally: Tally, failing: FailingTrial) -> No
     if "stuck" not in failing.trial.flags:
         again = player.play(Plan.reported(UNDISTURBED))
         if again.broken is not None:
-            failing = FailingTrial.of(again, again.planned)
+            failing = FailingTrial.of(again)
     error = BrokenPromiseError(failing, tally, inputs=player.subject.inputs)
     raise error from failing.error
 
@@ -84,7 +84,7 @@ def raise_broken(
             f"{number} further trials of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *failing.trial.notes])}"
         )
-    repeated = FailingTrial.of(broken[-1], broken[-1].planned)
+    repeated = FailingTrial.of(broken[-1])
     error = _error_of(player, tally, repeated, replays, failures)
     raise error from repeated.error
 

@@ -46,7 +46,7 @@ def smallest(
         repeated = player.play(Plan(best, notes_points=True))
         if repeated.broken is None:
             return failing
-        smaller = FailingTrial.of(repeated, repeated.planned)
+        smaller = FailingTrial.of(repeated)
         if is_stuck:
             return smaller
         for replacement in _replacements(repeated, undisturbed, player.subject.kinds):

@@ -61,7 +61,9 @@ def budget_of(argument: int | Duration) -> SearchBudget:
 
 @dataclass
 class Coverage:
-    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so far."""
+    """What the trials so far have covered: calls, points and kinds of disturbances, handlers that were
+    called, random numbers, and notes about code that was not explored.
+    """
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the greatest number of calls in one trial, by the name of each strand."""
@@ -77,12 +79,12 @@ class Coverage:
     notes: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trial: Outline) -> Coverage:
+    def of(cls, plan: Plan, trial: Outline) -> Coverage:
         return cls(
             {name: (strand.calls, strand.calls) for name, strand in trial.strands.items()},
             {ReachedPoint(*reached.without_state): None for reached in trial.points},
             "numbers" in trial.flags,
-            {*trial.planned.kinds},
+            {*plan.schedule.kinds},
             Counter(disturbance.kind for disturbance in trial.applied),
             dict(trial.handlers),
             dict.fromkeys(trial.notes),
@@ -191,7 +193,7 @@ class Tally:
         for anomaly in trial.verdict.anomalies:
             shown_anomaly = ShownAnomaly(anomaly, trial.applied, self.inputs)
             self.anomalies.setdefault((anomaly.name, anomaly.subject), shown_anomaly)
-        self.coverage.merge(Coverage.of(trial))
+        self.coverage.merge(Coverage.of(plan, trial))
         if not plan.schedule:
             self.has_timers = self.has_timers or "timers" in trial.flags
         if plan.strategy_factory is None:

@@ -157,7 +157,6 @@ class Simulation:
         errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
         return Trial(
-            planned=plan.schedule if "numbers" in log.flags else plan.schedule.with_series(0),
             verdict=NOT_JUDGED,
             applied=Schedule(log.applied),
             points=tuple(log.points),

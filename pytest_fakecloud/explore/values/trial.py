@@ -247,13 +247,11 @@ CloudState: TypeAlias = tuple[BaseCloud, Snapshot]
 class Outline:
     """What a search learns from a trial, and counts: a value that another process can send.
 
-    ``planned`` is the schedule of its plan, without other random numbers if the code drew none.
     ``strands`` are those that have begun. ``handlers`` are the destination handlers that were called,
     and whether any call succeeded. ``notes`` describe code that was not explored. ``lesson`` is that of
     the strategy.
     """
 
-    planned: Schedule
     verdict: Verdict
     """``NOT_JUDGED`` until the ``Judge`` has judged the trial."""
     applied: Schedule
@@ -309,16 +307,20 @@ class Trial(Outline):
 
 
 class FailingTrial(NamedTuple):
-    """A trial to report for a broken promise, with the error, and the schedule that repeats it. It can
-    hold itself if an earlier one with this schedule broke the promise.
+    """A trial to report for a broken promise, with its error. It can hold itself if an earlier one with
+    its schedule broke the promise.
     """
 
     trial: Trial
-    schedule: Schedule
     error: BaseException
     """The error of the trial. That of an earlier one if this trial, which repeats it, holds."""
 
     @classmethod
-    def of(cls, trial: Trial, schedule: Schedule) -> FailingTrial:
+    def of(cls, trial: Trial) -> FailingTrial:
         assert trial.broken is not None
-        return cls(trial, schedule, trial.broken)
+        return cls(trial, trial.broken)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that repeats the trial."""
+        return self.trial.applied

@@ -118,7 +118,7 @@ class JointShrinking:
             return False  # The check cannot handle these inputs.
         if trial.broken is None:
             return False
-        self._player, self._failing = player, FailingTrial.of(trial, trial.applied)
+        self._player, self._failing = player, FailingTrial.of(trial)
         return True
 
 
