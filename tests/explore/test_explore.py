@@ -729,7 +729,8 @@ def test_invalid_arguments_of_explore_are_rejected(cloud: Cloud, redis: Redis) -
                 ("tick", "none of the spans"),
                 ("tick 2ms", "none of the spans"),
                 ("jump 0", "neither a number"),
-                ("past 4", "neither a number"),
+                ("past 4", "has no number"),
+                ("past edge", "has no number"),
                 ("nearly soon", "neither a number"),
                 ("drop 1", "has a detail"),
             )

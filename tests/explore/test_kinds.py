@@ -13,7 +13,16 @@ import requests
 from qstash import QStash
 from upstash_redis import Redis
 
-from pytest_fakecloud import Broker, Cloud, ContractError, DeliveredRequest, Fake, KVServer, Queue
+from pytest_fakecloud import (
+    Broker,
+    Cloud,
+    ContractError,
+    DeliveredRequest,
+    Fake,
+    History,
+    KVServer,
+    Queue,
+)
 from pytest_fakecloud.explore.fakes.fakes import LastingEvents
 from pytest_fakecloud.explore.simulation.call_disturbances import HAPPEN, SERVE
 from pytest_fakecloud.explore.simulation.delivery_strands import (
@@ -23,6 +32,7 @@ from pytest_fakecloud.explore.simulation.delivery_strands import (
 )
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.values.disturbances import EVENTS, FAULTS, KINDS, PAUSES, SWITCHES
+from pytest_fakecloud.explore.values.schedule import Schedule
 from pytest_fakecloud.explore.world.patches import explored
 
 from .conftest import failure, holds
@@ -69,6 +79,33 @@ def test_a_kind_is_applied_in_one_place_and_perhaps_to_deliveries() -> None:
     assert {*HAPPEN} == EVENTS
     assert {*SERVE} == FAULTS
     assert {*AT_DELIVERIES, *LOST_ATTEMPTS} == OF_DELIVERIES
+
+
+@pytest.mark.parametrize("name", ["due", "edge", "9999ms"])
+def test_the_name_of_a_client_is_no_time(cloud: Cloud, redis: Redis, name: str) -> None:
+    """The details of some kinds are words, which a client can have as its name."""
+
+    def add() -> None:
+        redis.incr("n")
+        redis.expire("n", 60)
+
+    def tried(name: str) -> list[list[tuple[object, ...]]]:
+        """Return the disturbances of each trial, in which the second client is bob."""
+        schedules: list[Schedule] = []
+
+        def check(history: History) -> None:
+            schedules.append(Schedule.parse(history.schedule))
+
+        cloud.explore({"ann": add, name: add}, check, budget=150, seed=1)
+        named = {name: "bob"}
+        return [
+            [(named.get(d.strand, d.strand), d.point, d.kind, named.get(d.runs_first, d.detail))
+             for d in schedule]
+            for schedule in schedules
+        ]  # fmt: skip
+
+    assert len(tried("bob")) >= 150
+    assert tried(name) == tried("bob")
 
 
 def test_faults_on_a_call(cloud: Cloud, kv: KVServer, seen: Seen) -> None:

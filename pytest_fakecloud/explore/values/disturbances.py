@@ -98,12 +98,12 @@ class Disturbance(NamedTuple):
     @property
     def is_window(self) -> bool:
         """Whether it is a ``tick`` that ends just within a window of ten seconds or a minute."""
-        return self.detail in _WINDOWS
+        return self.kind == "tick" and self.detail in _WINDOWS
 
     @property
     def is_until_due(self) -> bool:
         """Whether it is a ``delay`` until the next time that the application keeps as data."""
-        return self.detail == DUE
+        return self.kind == "delay" and self.detail == DUE
 
     @property
     def known_time(self) -> int:
@@ -113,7 +113,7 @@ class Disturbance(NamedTuple):
     @property
     def is_at_edge(self) -> bool:
         """Whether it is a ``jump`` or ``nearly`` to the next whole second, which is no known time."""
-        return self.detail == EDGE
+        return self.kind in ("jump", "nearly") and self.detail == EDGE
 
     @property
     def attempts(self) -> int:
@@ -176,8 +176,12 @@ _NO_DETAIL = Detail("", "has a detail, which this kind of disturbance does not t
 _SPAN = Detail(r"\d{1,9}", "has no number of seconds", "pay.2 {} 30")
 _STRAND = Detail(".+", "does not name what runs first", "pay.2 {} refund")
 _ATTEMPTS = Detail(r"[1-9]\d{0,3}", "has no number of attempts", "delivery1.0 {} 3")
-_TIME = f"has neither a number of up to {JUMPS} nor {EDGE!r} as its time"
-_KNOWN_TIME = Detail(f"[1-{JUMPS}]|{EDGE}|", _TIME, "pay.2 {} 2")
+_KNOWN_TIME = Detail(f"[1-{JUMPS}]|", f"has no number of up to {JUMPS} as its time", "pay.2 {} 2")
+_KNOWN_TIME_OR_EDGE = Detail(
+    f"[1-{JUMPS}]|{EDGE}|",
+    f"has neither a number of up to {JUMPS} nor {EDGE!r} as its time",
+    "pay.2 {} 2",
+)
 _SPAN_OR_DUE = Detail(
     rf"\d{{1,9}}|{DUE}", f"has neither a number of seconds nor {DUE!r}", "pay.2 {} 30"
 )
@@ -249,11 +253,11 @@ KINDS: dict[Kind, _Spec] = {
     # Before a call. The clock moves to the next known time, to a millisecond before or a second after
     # it, or by a short span.
     "jump": _Spec(
-        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time,
+        7, ("pause",), _PAUSE_WORDS, _KNOWN_TIME_OR_EDGE, _next_known_time,
         tried_first="at the first known time"
     ),
     "nearly": _Spec(
-        14, ("pause",), _PAUSE_WORDS, _KNOWN_TIME, _next_known_time,
+        14, ("pause",), _PAUSE_WORDS, _KNOWN_TIME_OR_EDGE, _next_known_time,
         tried_first="at the first known time"
     ),
     "past": _Spec(
