@@ -99,11 +99,11 @@ def explore(
     return Exploration(result.tally, named_kinds or [*KINDS], trust)
 
 
-def _raise_failure(result: SearchResult, inputs: InputSearch, whole: Player) -> NoReturn:
+def _raise_failure(result: SearchResult, inputs: InputSearch, original: Player) -> NoReturn:
     """Raise ``BrokenPromiseError`` for a search, with the smallest inputs that are found."""
     __tracebackhide__ = True
     assert result.failing is not None
-    player, failing = inputs.shrink_inputs(whole, result.player, result.failing)
+    player, failing = inputs.shrink_inputs(original, result.player, result.failing)
     if result.failing.trial is result.undisturbed:
         raise_undisturbed(player, result.tally, failing)
     raise_broken(player, result.tally, failing)

@@ -15,7 +15,7 @@ from .search.store import Store
 from .search.tally import SearchBudget, Tally, merged
 from .undisturbed import REPEATED, check_calls, check_code, check_repeats
 from .values.plan import Plan
-from .values.schedule import Schedule
+from .values.schedule import UNDISTURBED
 from .values.trial import FailingTrial, Trial
 from .without_guests import InputSearch, Processes
 
@@ -68,8 +68,8 @@ def find_failure(
     use it.
     """
     __tracebackhide__ = True
-    tally = Tally.of(player)
-    player, undisturbed = player.play_undisturbed(Plan.first())
+    tally = Tally.of(player, seed)
+    undisturbed = player.play_undisturbed(Plan.first())
     tally.record(Plan.first(), undisturbed)
     check_code(player, undisturbed)
     if undisturbed.broken is not None:
@@ -84,7 +84,7 @@ def find_failure(
     failing: FailingTrial | None = None
     with contextlib.closing(processes.plan_player(player, tally, undisturbed)) as plan_player:
         began = monotonic()
-        explorer = Explorer(plan_player, undisturbed, budget, seed)
+        explorer = Explorer(plan_player, undisturbed, budget)
         trial = _stored_failure(player, tally, store) or explorer.search()
         if trial is not None:
             first = FailingTrial.of(trial)
@@ -120,10 +120,10 @@ def _stored_failure(player: Player, tally: Tally, store: Store) -> Trial | None:
     schedule = store.load()
     if not schedule:
         return None
-    tally.counts["replayed"] += 1
+    tally.count("replayed")
     trial = player.play(Plan(schedule))
     tally.record(Plan(schedule), trial)
     if trial.broken is not None and len(trial.applied) == len(schedule):
         return trial
-    store.save(Schedule())
+    store.save(UNDISTURBED)
     return None

@@ -17,7 +17,9 @@ REPEATED = Plan(has_details=True)
 
 
 def check_code(player: Player, trial: Trial) -> None:
-    """Raise an exception of the code that is no failed assertion: it explains more than these."""
+    """Raise the first exception of the code that is no failed assertion. It comes before a broken
+    promise, because it explains more.
+    """
     __tracebackhide__ = True
     inputs = player.subject.inputs
     for name, error in trial.errors.items():
@@ -46,8 +48,8 @@ def _advice(player: Player, error: BaseException) -> str:
 def check_repeats(player: Player, first: Trial, when: str) -> Trial:
     """Play another undisturbed trial, and return it.
 
-    Raises ``ContractError`` if it makes other calls or gets other answers. ``when`` completes the
-    sentence, such as "the second time".
+    Raises ``ContractError`` if it makes other calls, gets other answers, or breaks the promise now.
+    ``when`` completes the sentence, such as "the second time".
     """
     __tracebackhide__ = True
     second = player.play(REPEATED)

@@ -14,21 +14,23 @@ from .world.world import World
 
 
 class InputSearch:
-    """The search for inputs: one part with a budget, and nothing to shrink, unless inputs are drawn."""
+    """The searches of one ``explore()`` call, one for each input: a single one, unless any are drawn."""
 
     def players(self, player: Player) -> Iterator[Player]:
-        """Yield the player of each part."""
+        """Yield the player of each search."""
         yield player
 
     def budget_of_next(self, budget: SearchBudget, used: int) -> SearchBudget:
-        """Return the part of a budget for the next player, after so many trials with others."""
+        """Return the part of a budget for the next search, after so many trials of the others."""
         return budget
 
     def shrink_inputs(
-        self, whole: Player, part: Player, failing: FailingTrial
+        self, original: Player, player: Player, failing: FailingTrial
     ) -> tuple[Player, FailingTrial]:
-        """Return the player of the part, or one with smaller inputs, and its smallest failing trial."""
-        return part, failing
+        """Return the player of the search that failed, or one of the original code with smaller inputs,
+        and its smallest failing trial.
+        """
+        return player, failing
 
 
 class Processes:

@@ -999,7 +999,7 @@ def test_an_anomaly_shows_commands_as_the_story_does(cloud: Cloud, kv: KVServer)
 def test_trials_in_one_piece_leave_the_data_of_the_judged_trial(cloud: Cloud, kv: KVServer) -> None:
     redis = filled(kv)
     with player_for(cloud, programs_of(add_view(redis), ()), None, Options()) as player:
-        player, _ = player.play_undisturbed(Plan())
+        player.play_undisturbed(Plan())
         trial = player.play(Plan(Schedule.parse("ann.2 switch bob")))
         assert [anomaly.name for anomaly in trial.verdict.anomalies] == ["not serializable"]
         assert kv.value("views") == "2"

@@ -352,9 +352,9 @@ def test_a_source_plays_until_it_or_the_budget_ends(
 
     source, budget = _Repeats(most), budget_of(5)
     with player_for(cloud, programs_of(visit, ()), holds, Options()) as player:
-        player, undisturbed = player.play_undisturbed(Plan.first())
-        tally = Tally.of(player)
-        explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
+        undisturbed = player.play_undisturbed(Plan.first())
+        tally = Tally.of(player, seed=1)
+        explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget)
         assert explorer.search_phase(Phase([Share(source)], budget)) is None
     assert (source.trials, tally.counts["drawn"], tally.tried) == (trials,) * 3
 
@@ -375,9 +375,9 @@ def test_upcoming_plans_change_no_search(cloud: Cloud, redis: Redis) -> None:
     schedules = []
     for make in (Explorer, _Curious):
         with player_for(cloud, programs_of([add, add], ()), holds, Options()) as player:
-            player, undisturbed = player.play_undisturbed(Plan.first())
-            tally, budget = Tally.of(player), budget_of(200)
-            make(PlanPlayer(player, tally), undisturbed, budget, seed=1).search()
+            undisturbed = player.play_undisturbed(Plan.first())
+            tally, budget = Tally.of(player, seed=1), budget_of(200)
+            make(PlanPlayer(player, tally), undisturbed, budget).search()
         assert tally.counts["extended"] > 4
         schedules.append([*tally.outcomes])
     assert schedules[0] == schedules[1]
@@ -415,9 +415,9 @@ def test_a_failing_trial_is_not_played_again(
 
     source, budget = _Twice(), budget_of(5)
     with player_for(cloud, programs_of(visit, ()), check, Options()) as player:
-        player, undisturbed = player.play_undisturbed(Plan.first())
-        tally = Tally.of(player)
-        explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget, seed=1)
+        undisturbed = player.play_undisturbed(Plan.first())
+        tally = Tally.of(player, seed=1)
+        explorer = Explorer(PlanPlayer(player, tally), undisturbed, budget)
         found = explorer.search_phase(Phase([Share(source)], budget))
     assert (found is not None, source.learned) == (failing, [learned])
     assert tally.counts == ({"extended": 1} if failing else {"extended": 1, "drawn": 1})

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import Crash
 from pytest_fakecloud.explore.simulation import current_thread
-from pytest_fakecloud.explore.simulation.current_thread import OUTSIDE, Origin, Role
+from pytest_fakecloud.explore.simulation.current_thread import UNEXPLORED, Origin, Role
 from pytest_fakecloud.explore.simulation.strand import Strand, Waiting
 
 from ..docs.blocks import ROOT
@@ -48,7 +48,7 @@ def test_the_map_has_a_row_for_each_role_and_origin_of_a_thread() -> None:
     table, _, _ = section.partition("\n### ")
     cells = " ".join(re.findall(r"(?m)^\| (`.+?) \|", table))
     roles = {value.name for value in vars(current_thread).values() if isinstance(value, Role)}
-    names = {*roles, *get_args(Origin)} - {OUTSIDE.name, ""}
+    names = {*roles, *get_args(Origin)} - {UNEXPLORED.name, ""}
     assert names <= set(re.findall("`([^`]+)`", cells))
 
 

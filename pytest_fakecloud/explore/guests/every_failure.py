@@ -80,7 +80,7 @@ def every_failure(
         if replayed is not None:
             replay_only(player, replayed)
             return Results()
-        player, undisturbed = player.play_undisturbed(Plan.first())
+        undisturbed = player.play_undisturbed(Plan.first())
         tally = Tally.of(player)
         check_code(player, undisturbed)
         if undisturbed.broken is not None:

@@ -24,19 +24,18 @@ from .failures import Failure
 def replay_only(player: Player, schedule: Schedule) -> Tally:
     """Play one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
-    tally = Tally.of(player)
-    tally.only_schedule = schedule
+    tally = Tally.of(player, only_schedule=schedule)
     player = player.counting_doubtful()
     if not player.judge.anomalies_break:
         # No anomaly breaks the trial, so none has to be compared with the undisturbed trial.
         trial = player.play(Plan.reported(schedule))
     elif schedule:
-        player, _ = player.play_undisturbed(Plan())
+        player.play_undisturbed(Plan())
         # The trials in one piece run for this one, and none runs after the trial that is kept.
         player.play(Plan(schedule))
         trial = player.play(Plan.reported(schedule))
     else:
-        player, trial = player.play_undisturbed(Plan.reported(schedule))
+        trial = player.play_undisturbed(Plan.reported(schedule))
     missed = [disturbance for disturbance in schedule if disturbance not in trial.applied]
     if trial.broken is not None:
         failing = FailingTrial.of(trial)
@@ -53,7 +52,7 @@ def replay_only(player: Player, schedule: Schedule) -> Tally:
             "calls: run explore() again without schedule="
         )
     tally.record(Plan(schedule), trial)
-    tally.counts["replayed"] += 1
+    tally.count("replayed")
     return tally
 
 

@@ -90,19 +90,16 @@ class PlanPlayer:
 class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
-    def __init__(
-        self, plan_player: PlanPlayer, undisturbed: Trial, budget: SearchBudget, seed: int | str
-    ) -> None:
+    def __init__(self, plan_player: PlanPlayer, undisturbed: Trial, budget: SearchBudget) -> None:
         self._plan_player = plan_player
         self._undisturbed = undisturbed
         self._tally = plan_player.tally
-        self._tally.seed = seed
         self._budget = budget
-        self._chance = random.Random(str(seed))
+        self._chance = random.Random(str(self._tally.seed))
         self._frontier = Frontier(self._tally)
         self._frontier.learn(undisturbed)
         self._searches: list[OrdersOfCalls] = []
-        """The searches for interleavings that have begun."""
+        """The searches for interleavings so far. One with a head start for others may not have begun."""
 
     def search(self) -> Trial | None:
         """Return the first trial that breaks the promise; None if no schedule did."""
@@ -178,10 +175,10 @@ class Explorer:
         trial = self._plan_player.obtain(plan)
         second_plan = None if trial.broken is not None else source.second_plan(trial)
         if second_plan is not None:
-            self._tally.counts["drawn"] += 1
+            self._tally.count("drawn")
             trial = self._plan_player.obtain(second_plan)
         if "redundant" not in trial.flags:
-            self._tally.counts[source.counter] += 1
+            self._tally.count(source.counter)
         source.learn(trial)
         if plan.notes_points:
             self._frontier.learn(trial)

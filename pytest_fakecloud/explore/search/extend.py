@@ -58,7 +58,7 @@ class Frontier:
         last = trial.last_disturbance
         if new:
             self._seen.update(reached.state for reached in trial.points)
-            self._tally.states, self._tally.last_new_state = len(self._seen), self._tally.tried
+            self._tally.note_states(len(self._seen))
         if last is None:
             return
         self._trials[last.kind] += 1

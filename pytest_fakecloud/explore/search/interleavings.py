@@ -17,11 +17,15 @@ from .dpor import Branch
 
 
 class Extent(IntEnum):
-    """Which interleavings have run: some, all of the last search for them, all to which the kinds of
-    disturbances in use can lead, or all, also of timers and, if ``kinds`` has them, of late answers.
-    """
+    """Which interleavings have run."""
 
-    SOME, ALL_OF_SEARCH, ALL_OF_KINDS, ALL = range(4)
+    SOME = 0
+    ALL_OF_SEARCH = 1
+    """All of the last search for them; one with late answers or timers could find others."""
+    ALL_OF_KINDS = 2
+    """All to which the kinds of disturbances in use can lead, which do not move the clock."""
+    ALL = 3
+    """All, also of timers and, if ``kinds`` has them, of late answers."""
 
 
 @dataclass(frozen=True, slots=True)

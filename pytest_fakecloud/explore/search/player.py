@@ -17,10 +17,11 @@ from .capture import TrialCapture
 from .in_one_piece import SerialPlayer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Player:
-    """Plays and judges trials of the subject. It keeps the undisturbed one, with which it compares
-    others, and its ``SerialPlayer`` those in one piece, which nobody judges.
+    """Plays and judges trials of the subject with one of its inputs. From ``play_undisturbed()`` on, it
+    compares others with the undisturbed trial. Its ``SerialPlayer`` keeps the trials in one piece, which
+    nobody judges.
     """
 
     world: World
@@ -30,11 +31,10 @@ class Player:
     _capture: TrialCapture
     _serial_player: SerialPlayer
     _undisturbed: Evidence | None = None
-    """The evidence of the undisturbed trial with which this player compares its trials."""
+    """The evidence of the undisturbed trial."""
 
     @classmethod
     def of(cls, world: World, subject: Subject, judge: Judge, learned: Learned) -> Player:
-        """Return a player that compares its trials with none."""
         capture = TrialCapture(context_of(world.cloud).recorder)
         return cls(world, subject, judge, learned, capture, SerialPlayer(world, subject, capture))
 
@@ -60,14 +60,14 @@ class Player:
         self.learned.add(trial.verdict)
         return trial
 
-    def play_undisturbed(self, plan: Plan) -> tuple[Player, Trial]:
-        """Play an undisturbed trial. Return it, after a player that compares its trials with it."""
-        evidence = self._evidence(self._play_checked(plan), None)
+    def play_undisturbed(self, plan: Plan) -> Trial:
+        """Play an undisturbed trial, with which later ones are compared."""
+        self._undisturbed = evidence = self._evidence(self._play_checked(plan), None)
         trial = evidence.trial
         if _holds(trial):
             trial = self._with_anomalies(evidence)
         self.learned.add(trial.verdict)
-        return replace(self, _undisturbed=evidence), trial
+        return trial
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):

@@ -16,7 +16,7 @@ from enum import Enum
 
 from ..values.learned import Learned
 from ..values.plan import Plan
-from ..values.schedule import Schedule
+from ..values.schedule import UNDISTURBED, Schedule
 from ..values.trial import Outline
 from .dpor import InterleavingTree
 from .extend import Frontier
@@ -128,7 +128,7 @@ class Singles(Source):
         self._schedules = [*schedules]
         self._number = 0
         """The number of plans so far."""
-        self._latest = Schedule()
+        self._latest = UNDISTURBED
 
     def go_on_with(self, schedules: Sequence[Schedule]) -> None:
         """Add further schedules after those that there are."""
@@ -196,8 +196,7 @@ class Numbers(Source):
 
     def __init__(self, tally: Tally, schedules: Sequence[Schedule]) -> None:
         self._tally = tally
-        alone = Schedule()
-        pairs = ((alone, schedule) for schedule in schedules or [alone])
+        pairs = ((UNDISTURBED, schedule) for schedule in schedules or [UNDISTURBED])
         self._schedules = itertools.cycle(itertools.chain(*pairs))
 
     def next_plan(self) -> Plan:

@@ -11,7 +11,7 @@ from ...core.errors import ContractError
 from ..subject.clients import functions_of_all
 from ..subject.options import Subject
 from ..values.disturbances import Kind
-from ..values.schedule import Schedule
+from ..values.schedule import UNDISTURBED, Schedule
 
 
 class Store:
@@ -39,7 +39,7 @@ class Store:
         try:
             return Schedule.parse(text)
         except ContractError:
-            return Schedule()  # Another version of the package wrote it, or somebody else.
+            return UNDISTURBED  # Another version of the package wrote it, or somebody else.
 
     def save(self, schedule: Schedule) -> None:
         """Store a schedule; one without disturbances removes what is stored."""

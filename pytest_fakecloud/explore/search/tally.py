@@ -126,12 +126,28 @@ CounterName = Literal["orders", "singles", "extended", "drawn", "replayed"]
 
 @dataclass
 class Tally:
-    """What a search has tried; ``all_singles`` is the number of schedules with one disturbance."""
+    """What a search was to try, and what it has tried: all that ``Exploration`` tells, and from which
+    sources choose.
+    """
 
+    # What was to be tried.
     kinds: frozenset[Kind] = frozenset()
     """The kinds of disturbances of the search."""
     inputs: Inputs = field(default_factory=dict)
     """The drawn inputs of the search."""
+    input_count: int = 0
+    """Number of the drawn inputs that the trials had; 0 if no client has any."""
+    anomalies_break: bool = False
+    """Whether an anomaly breaks a trial (``Judge``)."""
+    seed: int | str = 0
+    only_schedule: Schedule | None = None
+    """The only schedule to run, if the caller passed one."""
+    all_singles: int = 0
+    """The number of schedules with one disturbance."""
+    one_process_reason: str = ""
+    """Why the search could not use the processes that the caller wanted."""
+
+    # What has been tried.
     outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
     """The ``Outcomes`` of the trials so far that had no strategy."""
     counts: Counter[CounterName] = field(default_factory=Counter)
@@ -143,32 +159,29 @@ class Tally:
     """Whether the clock could have moved while a strand could run, in a trial without a schedule: the
     undisturbed one, or an interleaving.
     """
-    all_singles: int = 0
     states: int = 0
     """Number of distinct states in the trials from which the ``Frontier`` learns."""
     last_new_state: int = 0
     """The number of the trial that reached the last new one."""
     coverage: Coverage = field(default_factory=Coverage)
-    only_schedule: Schedule | None = None
-    """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
-    seed: int | str = 0
-    anomalies_break: bool = False
-    """Whether an anomaly breaks a trial (``Judge``)."""
-    one_process_reason: str = ""
-    """Why the search could not use the processes that the caller wanted."""
+    """How long the search took, in wall-clock time."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that trials showed, by name and subject."""
-    input_count: int = 0
-    """Number of the drawn inputs that the trials had; 0 if no client has any."""
 
     @classmethod
-    def of(cls, player: Player) -> Tally:
+    def of(
+        cls, player: Player, seed: int | str = 0, only_schedule: Schedule | None = None
+    ) -> Tally:
         """Return the tally of a search that begins."""
-        subject, anomalies_break = player.subject, player.judge.anomalies_break
-        count = 1 if subject.inputs else 0
+        subject = player.subject
         return cls(
-            subject.kinds, subject.inputs, anomalies_break=anomalies_break, input_count=count
+            kinds=subject.kinds,
+            inputs=subject.inputs,
+            input_count=1 if subject.inputs else 0,
+            anomalies_break=player.judge.anomalies_break,
+            seed=seed,
+            only_schedule=only_schedule,
         )
 
     @property
@@ -199,6 +212,14 @@ class Tally:
         if plan.strategy_factory is None:
             is_broken = trial.broken is not None
             self.outcomes[plan.schedule] = trial.applied if is_broken else None
+
+    def count(self, counter: CounterName) -> None:
+        """Count the latest trial against the budget."""
+        self.counts[counter] += 1
+
+    def note_states(self, number: int) -> None:
+        """Note the number of distinct states, after a trial that reached a new one."""
+        self.states, self.last_new_state = number, self.tried
 
     def count_orders_once(self, number: int) -> None:
         """Count the interleavings of a search that contains those of all others, and no longer theirs,

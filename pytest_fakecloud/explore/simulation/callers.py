@@ -18,11 +18,11 @@ from .part import Common, Part
 from .strand import Strand
 
 Way: TypeAlias = Literal[
-    "not explored",  # as without a trial: no strand makes it
+    "of no strand",  # as without a trial
     "left over",  # not at all: it belongs to an earlier trial
     "ended",  # not at all: no strand of this trial, which has ended, makes it
     "silent",  # as without a trial: it only sets up a connection, or is queued for EXEC
-    "outside",  # without a turn, for the only strand: a thread makes it that is not explored
+    "unexplored",  # without a turn, for the only strand: a thread makes it that is not explored
     "awaited",  # within ``Calls.exchange()``, which takes the turns before and after it
     "in turn",  # between two points, at which other strands can run
     "without turn",  # at once, because the strand has no turn that it could give up
@@ -53,7 +53,7 @@ class Callers(Part):
         """
         self._awaited: dict[Strand, int] = {}
         """The point of the call that each task makes now, within ``awaiting()``."""
-        self._outside: set[Strand] = set()
+        self._unexplored: set[Strand] = set()
         """The strands for which threads make calls that are not explored."""
 
     # -- connections
@@ -85,7 +85,7 @@ class Callers(Part):
         the thread of a strand of an earlier trial.
         """
         if self._current_thread.is_checking_promise():
-            return Caller("not explored")
+            return Caller("of no strand")
         port = -1 if request.client is None else request.client[1]
         # The origins of the thread that handles the call, and of the thread that has sent it.
         origins = self._note_origin(), self._senders.get(port, "")
@@ -93,11 +93,11 @@ class Callers(Part):
             return Caller("left over")
         strand, is_in_strand_thread = self._strand_of(request)
         if strand is None:
-            return Caller("ended" if self._turns.has_ended else "not explored")
+            return Caller("ended" if self._turns.has_ended else "of no strand")
         if _is_silent(fake, request):
             return Caller("silent", strand, is_in_strand_thread)
-        if _is_outside(strand, origins, is_in_strand_thread):
-            return Caller("outside", strand, is_in_strand_thread)
+        if _is_unexplored(strand, origins, is_in_strand_thread):
+            return Caller("unexplored", strand, is_in_strand_thread)
         if is_in_strand_thread and strand in self._awaited:
             return Caller("awaited", strand, is_in_strand_thread, self._awaited[strand])
         # Another call of hers may be in progress: ann awaits a BLPOP, for example, and a thread that
@@ -124,8 +124,8 @@ class Callers(Part):
     def of_rejected(self, request: Request) -> Strand | None:
         """Return the strand that makes a call without valid credentials, which no fake serves."""
         strand, _ = self._strand_of(request)
-        is_outside = self._current_thread.is_checking_promise() or self._turns.has_ended
-        return None if is_outside else strand
+        is_no_part = self._current_thread.is_checking_promise() or self._turns.has_ended
+        return None if is_no_part else strand
 
     @contextlib.contextmanager
     def awaiting(self, strand: Strand, point: int) -> Iterator[None]:
@@ -146,23 +146,25 @@ class Callers(Part):
         if origin == "outsider":
             description = self._outsiders.note_use(threading.current_thread())
             self._log.note(f"not explored: {description}, which began before explore()")
-        if origin == "pool":
+        if origin == "former":
             raise Crash
         return origin
 
-    def admit_outside(self, strand: Strand, now_us: int) -> None:
+    def admit_unexplored(self, strand: Strand, now_us: int) -> None:
         """Let a call be made for a strand by a thread that is not explored. End the trial with an error
         if another strand could make calls at the same time, as with several programs: real time would
         decide their order.
         """
-        self._outside = {user for user in self._outside if user not in self._strands.ended_earlier}
-        self._outside.add(strand)
+        self._unexplored = {
+            user for user in self._unexplored if user not in self._strands.ended_earlier
+        }
+        self._unexplored.add(strand)
         could_run = any(other is not strand and other.is_ready(now_us) for other in self._strands)
-        if could_run or len(self._outside) > 1 or len(self._script.subject.programs) > 1:
+        if could_run or len(self._unexplored) > 1 or len(self._script.subject.programs) > 1:
             self._turns.fail_trial(self._outsiders.error_of_sharing())
 
 
-def _is_outside(strand: Strand, origins: Sequence[Origin], is_in_strand_thread: bool) -> bool:
+def _is_unexplored(strand: Strand, origins: Sequence[Origin], is_in_strand_thread: bool) -> bool:
     """Return whether a thread that is not explored makes a call, and the strand does not wait for it in
     its turn: ann has called ``pool.submit(redis.get, "k")`` and goes on, for example. If she waits for a
     running TestClient, a thread of its pool makes the call in her turn.

@@ -71,8 +71,8 @@ class Calls(Part):
                 case Caller("awaited", Strand() as strand, point=point):
                     with self._current_thread.serving(strand):
                         return self._serve(strand, point, fake, request, proceed)
-                case Caller("outside", Strand() as strand):
-                    self._callers.admit_outside(strand, self._fakes.now_us())
+                case Caller("unexplored", Strand() as strand):
+                    self._callers.admit_unexplored(strand, self._fakes.now_us())
                     return self._serve_without_turn(strand, fake, request, proceed)
                 case Caller("silent"):
                     if self._script.plan.has_details:
@@ -83,7 +83,7 @@ class Calls(Part):
                     return ConnectionEffect("drop")
                 case Caller("ended"):
                     return ConnectionEffect("drop")
-                case _:  # not explored
+                case _:  # of no strand
                     return proceed()
         except Crash:
             if caller.is_in_strand_thread and request.client is None:

@@ -277,8 +277,8 @@ class TrialClock(Part):
         return min((at for at in times if at is not None), default=None)
 
     def end_unawaited_schedules(self) -> None:
-        """End the schedules of queues, and with them the trial in which no strand can run, if none waits
-        either, and they may not fire.
+        """Take out the schedules of queues if none may fire and no strand waits for a time, so that the
+        trial can end.
         """
         times = self._next_times(self._fakes.now_us())
         if times.wake_up is None and times.firing is None:

@@ -54,14 +54,14 @@ SETUP = Role("setup", moves_clock=True)
 """``setup=``: the locks that this thread creates are for explored code."""
 PLAYER = Role("player")
 """Hooks and handlers of signals, in the thread that plays the trial."""
-OUTSIDE = Role("outside", has_fake_time=False)
+UNEXPLORED = Role("unexplored", has_fake_time=False)
 """Code that is not explored. ``origin()`` says where it comes from."""
 
 Origin: TypeAlias = Literal[
-    "",  # the role of the thread is not ``OUTSIDE``
+    "",  # the role of the thread is not ``UNEXPLORED``
     "left over",  # its context names a strand of an earlier trial
     "outsider",  # it began before the exploration
-    "pool",  # it has run a strand of an earlier trial
+    "former",  # it was a strand's in an earlier trial
     "carried",  # its context names the strand for which it works, as in the pool of an application
     "fake",  # it is one of the fakes
     "other",
@@ -102,7 +102,7 @@ class ThreadBetweenTrials(CurrentThread):
         """The roles of threads, by their identifiers."""
 
     def role(self) -> Role:
-        return self._roles.get(threading.get_ident(), OUTSIDE)
+        return self._roles.get(threading.get_ident(), UNEXPLORED)
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
@@ -160,7 +160,7 @@ class ThreadInTrial(CurrentThread):
             return PROMISE
         host = turns.by_thread.get(me)
         if host is None:
-            return PLAYER if me == self._player else OUTSIDE
+            return PLAYER if me == self._player else UNEXPLORED
         if turns.has_ended:
             return ENDED
         if self._promise is not None:
@@ -168,10 +168,10 @@ class ThreadInTrial(CurrentThread):
         return KEEPING if host.thread.real_waits else STRAND
 
     def origin(self) -> Origin:
-        """Return where a thread comes from that is ``OUTSIDE``. Do not ask in a thread that is just
+        """Return where a thread comes from that is ``UNEXPLORED``. Do not ask in a thread that is just
         beginning, which has no ``Thread`` yet.
         """
-        if self.role() is not OUTSIDE:
+        if self.role() is not UNEXPLORED:
             return ""
         named, thread = carried_strand.get(), threading.current_thread()
         if named is not None and named not in self._strands:
@@ -179,7 +179,7 @@ class ThreadInTrial(CurrentThread):
         if thread in self._outsiders:
             return "outsider"
         if is_of_a_strand(thread):
-            return "pool"
+            return "former"
         if self.carried() is not None:
             return "carried"
         return "fake" if thread.name.startswith(OF_FAKES) else "other"
@@ -220,8 +220,8 @@ class ThreadInTrial(CurrentThread):
 
     def drawing_for(self) -> Strand | None:
         is_player = threading.get_ident() == self._player
-        is_outside = is_player or self.is_checking_promise() or self._turns.has_ended
-        return None if is_outside else self.working_for()
+        is_no_part = is_player or self.is_checking_promise() or self._turns.has_ended
+        return None if is_no_part else self.working_for()
 
     # -- what the thread begins and ends
 

@@ -34,7 +34,9 @@ class TrialLog:
     start_us: int = field(init=False)
     fingerprints: Fingerprints = field(init=False)
     broken: BaseException | None = None
-    """The first failed assertion of the code, or of a promise that is checked after every step."""
+    """The first of these: a failed assertion of the code, a promise that does not hold after a step, and
+    the report of strands that are stuck.
+    """
     applied: list[Disturbance] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)

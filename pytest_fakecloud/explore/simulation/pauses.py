@@ -76,7 +76,7 @@ class Pauses(Part):
         return True
 
     def delay_starts(self) -> None:
-        """Let clients of which there are several start later, as the schedule demands."""
+        """Let clients start later, as the schedule says, if there are several."""
         clients = [strand for strand in self._strands if strand.type == "client"]
         if len(clients) < 2:
             return

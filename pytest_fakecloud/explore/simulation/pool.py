@@ -38,7 +38,7 @@ class _PoolThread(DaemonThread):
 
 
 def is_of_a_strand(thread: threading.Thread) -> bool:
-    """Return whether a thread has run a strand, in this trial or an earlier one."""
+    """Return whether a thread is of a pool for strands, or was started as one by explored code."""
     return isinstance(thread, _PoolThread) or "_strand" in vars(thread)
 
 

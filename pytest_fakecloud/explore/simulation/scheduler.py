@@ -25,8 +25,8 @@ _BLOCKED_NOTE = "not all interleavings: the code waited for a lock that explore(
 
 
 class Scheduler(Part):
-    """Lets the steps of a trial happen, and checks the promises after each: turns of strands, starts of
-    deliveries, and moves of the clock, by choice or because no strand can run.
+    """Lets the steps of a trial happen, and checks the promises before the first and after each: turns
+    of strands, starts of deliveries, and moves of the clock, by choice or because no strand can run.
 
     By default a strand runs until it ends or waits, and tasks of one loop take turns at their calls: the
     first option of the default order (``_place()``) comes next. ``Decisions`` applies the schedule.
@@ -170,8 +170,8 @@ def _place(continuing_root: Strand | None, option: Option) -> tuple[int, ...]:
     """Return the place of a strand or a delivery in the default order, in which they come next:
 
     1. Strands that go on, and new threads: first those of the client, worker or delivery that ran last,
-       the ``continuing_root``. It may wait for its thread, so that one switch lets it make its calls.
-       Of these
+       the ``continuing_root``. So a client that waits for a thread of its own goes on with that, and
+       one switch delays all of its calls. Of these
 
        1. those at a point: first those of the thread that gave up its turn last, of its tasks the one
           that did so first;

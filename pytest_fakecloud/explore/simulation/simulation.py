@@ -133,7 +133,7 @@ class Simulation:
             log.note_error(strand.error)
 
     def _close_connections(self, concerned: Callable[[Strand], bool]) -> None:
-        """Close the connections of strands that have ended, as if their clients had died."""
+        """Close the connections of the strands that ``concerned`` selects, as if these had died."""
         connections = self._fakes.connections
         for link in [*connections.by_fileno.values()]:
             strand = self.callers.at_port(link.port)

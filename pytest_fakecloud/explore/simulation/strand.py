@@ -289,9 +289,9 @@ class Strand:
         calls ``time.sleep(1)`` blocks the loop, and is not held.
         """
         lets_loop_run = self.carrier is not self.thread
-        return lets_loop_run and not self.host.has_idle_loop()
+        return lets_loop_run and not self.host._has_idle_loop()
 
-    def has_idle_loop(self) -> bool:
+    def _has_idle_loop(self) -> bool:
         """Return whether the event loop of the thread waits, so that its tasks can have the turn."""
         return self._state == "waiting" and self.waiting.is_of_loop
 

@@ -33,7 +33,8 @@ How a trial ends: ``Turns.end()`` decides it, once. When all threads have ended,
 error of that call, if any, in the player's thread. These functions call it:
 
 * ``_pass_on()``, when ``Callbacks.advance()`` returns None, because nothing can happen any more, or
-  raises: for a check after a step that raises an error of its own, too many turns, or a known order.
+  raises: for a promise that cannot be checked, too many turns or moves of the clock, or an order that
+  the strategy knows or does not want.
 * ``_record_end()``, when ``Callbacks.end_strand()`` raises an error of the code that ends the test.
 * ``fail_trial()``, which the other parts call in the middle of a step, where the code could catch the
   error.
@@ -202,6 +203,7 @@ class Turns:
         task may be running.
         """
         self.by_thread: dict[int, Strand] = {}
+        """The strand that each thread runs, by its identifier: of an event loop, the tasks' host."""
         self.count = 0
         """Number of turns that strands have had."""
         self._live = 0
@@ -209,8 +211,9 @@ class Turns:
         self._rests = itertools.count(1)
 
     def run(self, callbacks: Callbacks, watchdog: Watchdog) -> None:
-        """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, and exceptions
-        that end the test, such as Ctrl-C and that of ``pytest.skip()``.
+        """Run the strands until the trial ends. Raises ``ContractError``, ``Redundant``, the error of a
+        promise that could not be checked, and exceptions that end the test, such as Ctrl-C and that of
+        ``pytest.skip()``.
         """
         self._callbacks = callbacks
         self._context = contextvars.copy_context()
@@ -397,7 +400,9 @@ class Turns:
             self._pass_on()
 
     def skip_lost(self, strand: Strand) -> None:
-        """Let the next strand run if it is the turn of one whose thread has ended before it began."""
+        """Skip the thread of a strand that has ended before the code began, if the code started it; end
+        the trial with an error for a thread of the pool.
+        """
         if strand.type != "thread":
             with self._lock:
                 self._live -= 1

@@ -48,7 +48,7 @@ class Workers(Part):
         )
 
     def to_restart(self, now: int) -> Strand | None:
-        """Return a worker that ended before all of its work existed, or None."""
+        """Return a worker that has left work, or that ended before all of its work existed, or None."""
         if not self.may_begin(now):
             return None
         latest: dict[str, Strand] = {}

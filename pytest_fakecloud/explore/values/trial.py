@@ -287,7 +287,7 @@ class Trial(Outline):
     """
 
     broken_in_run: BaseException | None
-    """The first error by which the code, or a promise after a step, broke the promise."""
+    """The first error that broke the promise while the trial ran (``TrialLog.broken``)."""
     start_us: int
     lines: tuple[Line, ...]
     steps: tuple[Step, ...]

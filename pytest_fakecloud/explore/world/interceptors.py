@@ -133,7 +133,7 @@ async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
         return exchange()
     if world.current_thread.role().is_explored:
         return await simulation.calls.exchange(fake, exchange)
-    # Several strands share this event loop, which the request would block: use a thread.
+    # The loop is not explored, and several strands may share it. The request would block it.
     carried_call_site.set(simulation.call_sites.current())
     library = world.async_library()
     return await (in_thread if library is None else library.in_thread)(exchange)

@@ -51,7 +51,7 @@ class _SharedLock:
         """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
         here = self._world.simulation_and_strand()
         if here is None:
-            return self._acquire_outside(blocking, timeout)
+            return self._acquire_really(blocking, timeout)
         simulation, strand = here
         # A thread from before may hold the lock, or be about to fulfil a future under it.
         simulation.real_waits.await_idle()
@@ -68,7 +68,7 @@ class _SharedLock:
         simulation.log.touch_lock(self.name)
         return bool(acquired)
 
-    def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
+    def _acquire_really(self, blocking: bool, timeout: float) -> bool:
         """Acquire the lock in a thread that is not explored, or at the end of a trial."""
         if blocking and self._world.current_thread.role() is ENDED:
             if self._real.acquire(True, END_OF_LOCK):

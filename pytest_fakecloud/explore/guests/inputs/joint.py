@@ -105,7 +105,7 @@ class JointShrinking:
         try:
             if not self._has_time():
                 return False
-            player, trial = player.play_undisturbed(Plan(notes_points=True, has_details=True))
+            trial = player.play_undisturbed(Plan(notes_points=True, has_details=True))
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))

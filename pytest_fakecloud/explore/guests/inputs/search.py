@@ -73,8 +73,8 @@ class DrawnInputSearch(InputSearch):
         return replace(budget, end=now + min(left, (budget.end - budget.began) / count), began=now)
 
     def shrink_inputs(
-        self, whole: Player, part: Player, failing: FailingTrial
+        self, original: Player, player: Player, failing: FailingTrial
     ) -> tuple[Player, FailingTrial]:
         return JointShrinking(
-            part, failing, whole.with_inputs, self._sources, self._drawing
+            player, failing, original.with_inputs, self._sources, self._drawing
         ).shrink_inputs()
