@@ -18,10 +18,8 @@ from .part import Common, Part
 from .strand import Strand
 
 Way: TypeAlias = Literal[
-    "of no strand",  # as without a trial
-    "left over",  # not at all: it belongs to an earlier trial
-    "ended",  # not at all: no strand of this trial, which has ended, makes it
-    "silent",  # as without a trial: it only sets up a connection, or is queued for EXEC
+    "no point",  # as without a trial: no strand makes it, or it only prepares others
+    "dropped",  # not at all: it is of an earlier trial, or of this one after its end
     "unexplored",  # without a turn, for the only strand: a thread makes it that is not explored
     "awaited",  # within ``Calls.exchange()``, which takes the turns before and after it
     "in turn",  # between two points, at which other strands can run
@@ -85,17 +83,18 @@ class Callers(Part):
         the thread of a strand of an earlier trial.
         """
         if self._current_thread.is_checking_promise():
-            return Caller("of no strand")
+            return Caller("no point")
         port = -1 if request.client is None else request.client[1]
         # The origins of the thread that handles the call, and of the thread that has sent it.
         origins = self._note_origin(), self._senders.get(port, "")
         if "left over" in origins:
-            return Caller("left over")
+            self._log.note("not explored: late calls for a request of an earlier trial")
+            return Caller("dropped")
         strand, is_in_strand_thread = self._strand_of(request)
         if strand is None:
-            return Caller("ended" if self._turns.has_ended else "of no strand")
-        if _is_silent(fake, request):
-            return Caller("silent", strand, is_in_strand_thread)
+            return Caller("dropped" if self._turns.has_ended else "no point")
+        if _only_prepares(fake, request):
+            return Caller("no point", strand, is_in_strand_thread)
         if _is_unexplored(strand, origins, is_in_strand_thread):
             return Caller("unexplored", strand, is_in_strand_thread)
         if is_in_strand_thread and strand in self._awaited:
@@ -173,7 +172,7 @@ def _is_unexplored(strand: Strand, origins: Sequence[Origin], is_in_strand_threa
     return "outsider" in origins or is_beside
 
 
-def _is_silent(fake: Fake, request: Request) -> bool:
+def _only_prepares(fake: Fake, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
     if request.call.route != "database-port":
         return False

@@ -74,16 +74,11 @@ class Calls(Part):
                 case Caller("unexplored", Strand() as strand):
                     self._callers.admit_unexplored(strand, self._fakes.now_us())
                     return self._serve_without_turn(strand, fake, request, proceed)
-                case Caller("silent"):
-                    if self._script.plan.has_details:
+                case Caller("dropped"):
+                    return ConnectionEffect("drop")
+                case _:  # no point
+                    if caller.strand is not None and self._script.plan.has_details:
                         self._log.silent_calls.append(request.call)
-                    return proceed()
-                case Caller("left over"):
-                    self._log.note("not explored: late calls for a request of an earlier trial")
-                    return ConnectionEffect("drop")
-                case Caller("ended"):
-                    return ConnectionEffect("drop")
-                case _:  # of no strand
                     return proceed()
         except Crash:
             if caller.is_in_strand_thread and request.client is None:
