@@ -68,7 +68,7 @@ _PUBLIC_NAMES = {
         "explore.subject.promises": "always at_most_one eventually follows linearizable monotonic_reads "
         "never nothing_lost once sometimes",
         "explore.result.exploration": "BrokenPromiseError Exploration",
-        "explore.values.trial": "History",
+        "explore.values.history": "History",
         "faults.answers": "Response",
         "faults.fault": "Fault",
         "faults.plan": "FaultPlan",
@@ -104,7 +104,7 @@ _PART_NAMES = {
         "explore.result.failures": "Failure",
         "core.calls": "Headers",
         "core.timers": "Fired",
-        "explore.values.trial": "Operation",
+        "explore.values.history": "Operation",
         "kv.interruptions": "Between",
         "queue.delivery.routes": "DestinationRoute",
     }.items()

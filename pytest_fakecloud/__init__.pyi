@@ -32,7 +32,7 @@ from .faults.fault import Fault as Fault
 from .faults.plan import FaultPlan as FaultPlan
 from .queue.actions import FlowControl as FlowControl
 from .broker.views import GroupView as GroupView
-from .explore.values.trial import History as History
+from .explore.values.history import History as History
 from .core.timers import Instant as Instant
 from .core.journal import Journal as Journal
 from .kv.fake import KVServer as KVServer

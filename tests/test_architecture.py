@@ -211,6 +211,20 @@ def goes_down_in_explore(name: str) -> None:
     assert not wrong, f"{name} is on floor {_folder_in_explore(name)!r} and may not import {wrong}"
 
 
+def test_what_chooses_and_judges_trials_does_not_see_how_they_run() -> None:
+    check_each(sees_only_trials, [row for row in EACH if _is_of_search(row[0])])
+
+
+def sees_only_trials(name: str) -> None:
+    halves = ("explore.simulation.", "explore.world.")
+    wrong = {module for module in own(name) if module.startswith(halves)} - {"explore.world.world"}
+    assert not wrong, f"{name} gets trials from World.play_unjudged(), and may not import {wrong}"
+
+
+def _is_of_search(name: str) -> bool:
+    return name.startswith(("explore.judge.", "explore.search.", "explore.result."))
+
+
 def _folder_in_explore(name: str) -> str:
     _, *folders, _ = name.split(".")
     return folders[0] if folders else ""

@@ -73,6 +73,14 @@ def is_library(filename: str) -> bool:
     return any(map(is_library, _originals(filename)))
 
 
+def without_library_frames(error: BaseException) -> BaseException:
+    """Return an exception whose traceback begins in the application, if it passes through it."""
+    traceback = error.__traceback__
+    while traceback is not None and is_library(traceback.tb_frame.f_code.co_filename):
+        traceback = traceback.tb_next
+    return error if traceback is None else error.with_traceback(traceback)
+
+
 def outside_libraries(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
     """Return the places in the files of the application and of its tests."""
     return tuple(place for place in places if not is_library(place[0].co_filename))

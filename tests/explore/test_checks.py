@@ -34,7 +34,7 @@ from pytest_fakecloud import (
     once,
 )
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.values.trial import Operation
+from pytest_fakecloud.explore.values.history import Operation
 
 from .conftest import expects, failure
 

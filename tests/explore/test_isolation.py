@@ -20,7 +20,7 @@ from pytest_fakecloud import (
     transactions,
 )
 from pytest_fakecloud.explore.guests.isolation import LEVELS, Level
-from pytest_fakecloud.explore.values.trial import Operation
+from pytest_fakecloud.explore.values.history import Operation
 
 from .conftest import failure
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ...core.errors import ContractError, shown, unknown_name
 from ..subject.promises import Check, expect
-from ..values.trial import History, Operation
+from ..values.history import History, Operation
 
 Level: TypeAlias = Literal[
     "read uncommitted",

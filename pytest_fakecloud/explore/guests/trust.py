@@ -27,8 +27,9 @@ from ..subject.assertions import may_assert, named_by
 from ..subject.clients import functions_of_all
 from ..subject.promises import Predicate
 from ..values.footprint import touches_of_request
+from ..values.history import History
 from ..values.plan import Plan
-from ..values.trial import History, Line, Trial
+from ..values.trial import Line, Trial
 from ..without_guests import Examination
 from ..world.world import World
 

@@ -10,9 +10,9 @@ from ...cloud.base import context_of
 from ...core.calls import Call
 from ...core.errors import broken_by_check, ends_the_test
 from ...core.field_types import check_returned
-from ..simulation.operations import TrialHistory
-from ..simulation.stacks import without_library_frames
+from ...core.libraries import without_library_frames
 from ..subject.promises import Promises
+from ..values.history import TrialHistory
 from ..values.plan import Plan
 from ..values.schedule import add_schedule
 from ..values.trial import Line, Trial, Verdict

@@ -10,28 +10,10 @@ from typing import Any
 
 from ...core.errors import broken_by_check
 from ...core.touches import ALL, Touch
+from ..values.history import Operation, TrialHistory
 from ..values.schedule import Schedule, add_schedule
-from ..values.trial import History, Operation
 from .part import Common, Part
 from .strand import Strand
-
-
-def _noted(name: str) -> Any:
-    """Return a property for a list of a trial's history, which notes that a check reads the list."""
-
-    def read(history: TrialHistory) -> object:
-        history.order_was_read = True
-        return vars(history)[name]
-
-    return property(read, lambda history, value: vars(history).update({name: value}))
-
-
-class TrialHistory(History):
-    """The history of a trial, which notes if a check reads the order of operations or clients."""
-
-    order_was_read = False
-    operations = _noted("operations")
-    clients = _noted("clients")
 
 
 class Operations(Part):

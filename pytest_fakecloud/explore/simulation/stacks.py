@@ -98,14 +98,6 @@ def distinct_places(sites: Sequence[CallSite]) -> list[str]:
     return [site[0] if site else "" for site in shortened]
 
 
-def without_library_frames(error: BaseException) -> BaseException:
-    """Return an exception whose traceback begins in the application, if it passes through it."""
-    traceback = error.__traceback__
-    while traceback is not None and is_library(traceback.tb_frame.f_code.co_filename):
-        traceback = traceback.tb_next
-    return error if traceback is None else error.with_traceback(traceback)
-
-
 def application_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost application frame of a stack, or None."""
     return next(

@@ -18,7 +18,7 @@ from ...core.field_types import positional_parameters
 from ...core.frames import code_place
 from ...core.recorder import Look
 from ...core.timers import Duration, duration_us, to_datetime
-from ..values.trial import History, Operation
+from ..values.history import History, Operation
 from .programs import check_has_run
 
 Check = Callable[[History], None]

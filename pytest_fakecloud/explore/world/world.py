@@ -17,7 +17,6 @@ from ..fakes.fakes import Fakes
 from ..simulation.current_thread import OF_FAKES, CurrentThread, ThreadBetweenTrials
 from ..simulation.log import TrialLog
 from ..simulation.loops import AsyncLibrary
-from ..simulation.operations import TrialHistory
 from ..simulation.pool import Threads
 from ..simulation.real_waits import Outsiders
 from ..simulation.simulation import Simulation
@@ -26,6 +25,7 @@ from ..subject.options import Subject
 from ..subject.programs import check_has_run, current_observer
 from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
+from ..values.history import TrialHistory
 from ..values.learned import Learned
 from ..values.plan import Plan
 from ..values.trial import Effects, Trial
