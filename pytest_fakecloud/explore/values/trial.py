@@ -1,4 +1,4 @@
-"""The values of one trial: its points, steps, lines, history, and the trial itself."""
+"""The values of one trial: its points, steps and lines, and the trial itself."""
 
 from __future__ import annotations
 
