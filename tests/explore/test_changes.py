@@ -10,6 +10,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.explore.result.cause import LastDisturbance
 from pytest_fakecloud.explore.values.trial import Line
 
 from .bugs import Make, deep
@@ -68,9 +69,11 @@ def test_the_last_decision_is_the_cause_with_the_first_data_on_which_its_sides_c
 ) -> None:
     error = _failure(make, schedule)
     cause = found_cause(error)
-    assert (cause.kind, str(cause.data)) == ("disturbance", data)
+    assert isinstance(cause, LastDisturbance)
+    assert str(cause.data) == data
     assert ", ".join(map(str, cause.disturbances)) == schedule
-    assert cause.lines[0].is_disturbance
+    assert cause.decisive is not None
+    assert cause.decisive.is_disturbance
     assert [change.breaks for change in error._changes] == [
         *itertools.repeat(False, len(cause.disturbances) - 1),
         True,
@@ -79,7 +82,9 @@ def test_the_last_decision_is_the_cause_with_the_first_data_on_which_its_sides_c
 
 def test_of_more_disturbances_than_needed_the_first_that_breaks_the_promise_is_the_cause() -> None:
     error = _failure(deep.buried_job, f"{_CRASHES}, worker/5.1 crash")
-    assert ", ".join(map(str, found_cause(error).disturbances)) == _CRASHES
+    cause = found_cause(error)
+    assert isinstance(cause, LastDisturbance)
+    assert ", ".join(map(str, cause.disturbances)) == _CRASHES
 
 
 def test_an_undisturbed_trial_that_breaks_the_promise_has_no_cause(

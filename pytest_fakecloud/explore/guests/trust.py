@@ -21,7 +21,7 @@ from ...inspect.data import state_of
 from ...kv.touches import KEY_OF_DB, touch_of_key
 from ...process.replace import swap
 from ..result.exploration import Trust
-from ..result.story import line_text, lookups_of_trial
+from ..result.story import call_with_source, lookups_of_trial
 from ..search.player import Player
 from ..subject.assertions import may_assert, named_by
 from ..subject.clients import functions_of_all
@@ -188,7 +188,7 @@ class PromiseExamination(Examination):
                 continue
             left_out += 1
             if not is_noticed:
-                missed.append(line_text(line, lookups, with_answer=False))
+                missed.append(call_with_source(line, lookups))
         checks = player.subject.promises.checks
         asserting = map(may_assert, functions_of_all(player.subject.programs))
         is_checked = bool(checks) and not any(asserting)

@@ -17,14 +17,14 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ...core.touches import Touch
 from ...kv.report.calls import command_of
 from ..values.disturbances import ONLY_TIMING, SWITCHES, Disturbance
 from ..values.names import StrandName
 from ..values.schedule import Schedule
-from ..values.trial import FailingTrial, Line, Trial
+from ..values.trial import Line, Trial
 from .changes import Change, calls_by_id, request_of
 
 _Key: TypeAlias = tuple[str, int, object]
@@ -38,44 +38,47 @@ _MOST_CONFLICTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """What broke a promise.
+class Conflict:
+    """Two calls whose order may have broken the promise, perhaps beside a third, and their data."""
 
-    ``order``: two calls ran in an order that breaks it. ``lines`` are the decisive call and the one
-    after it or, if it came between two, all three, and ``data`` is what they access.
-    ``disturbance``: the last of ``disturbances`` broke it, after the others. ``lines`` has its line, if
-    the trial has one. If the schedule has several, ``data`` are the first on which the trials with and
-    without the last one conflict.
+    decisive: Line
+    after: Line
+    before: Line | None
+    """The call after which the decisive one came, if it came between two."""
+    data: Touch
+
+
+@dataclass(frozen=True, slots=True)
+class LastDisturbance:
+    """The last of some disturbances, which broke the promise after the others."""
+
+    disturbances: tuple[Disturbance, ...]
+    decisive: Line | None
+    """The line of the last one, if the trial has one."""
+    data: Touch | None
+    """If the schedule has several disturbances, the first data on which the trials with and without the
+    last one conflict.
     """
 
-    kind: Literal["order", "disturbance"]
-    disturbances: tuple[Disturbance, ...]
-    data: Touch | None
-    lines: tuple[Line, ...]
 
-    @property
-    def decisive(self) -> Line | None:
-        """The decisive call, or the line of the disturbance."""
-        if self.kind == "order":
-            return self.lines[-2]
-        return next(iter(self.lines), None)
+Cause: TypeAlias = Conflict | LastDisturbance
+"""What broke a promise."""
 
 
 def find_cause(
-    failing: FailingTrial,
+    trial: Trial,
     undisturbed: Trial | None,
     changes: Sequence[Change],
     play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]],
 ) -> Cause | None:
-    """Return what broke the promise; None if no disturbance did, because it is broken without any.
-    ``play_and_read()`` returns the trial of a schedule, and the data that it has left.
+    """Return what broke the promise in a failing trial; None if no disturbance did, because it is broken
+    without any. ``play_and_read()`` returns the trial of a schedule, and the data that it has left.
 
     The order of two or three calls is only a cause if trials under other schedules confirm that it
     decides; a lost update is one even if its order alone does not break the promise. A disturbance is
     only a cause if the promise holds in the trial of those before it. A stuck trial has no undisturbed
     one beside it: then the cause is its last disturbance.
     """
-    trial = failing.trial
     if not trial.applied:
         return None
     if undisturbed is None:
@@ -83,41 +86,27 @@ def find_cause(
     number = next((number for number, change in enumerate(changes, 1) if change.breaks), 0)
     if not number:
         return None
-    experiments = _Experiments(trial, failing.schedule, play_and_read)
+    experiments = _Experiments(trial, play_and_read)
     conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
     for conflict in conflicts:
         if experiments.holds_if_later(conflict):
-            return _between(conflict, trial).cause(trial)
+            return _between(conflict, trial)
         if experiments.holds_if_earlier(conflict):
-            return _first_decisive(conflict, conflicts, experiments).cause(trial)
+            return _first_decisive(conflict, conflicts, experiments)
     data = changes[number - 1].data if len(changes) > 1 else None
     return _of_disturbance(trial, number, data)
 
 
-def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> Cause:
+def _of_disturbance(trial: Trial, number: int, data: Touch | None) -> LastDisturbance:
     """Return a disturbance as the cause, such as ``ann.2 crash``, by its number from 1."""
-    at = dict(enumerate(_positions(trial), 1))[number]
-    lines = () if at is None else (trial.lines[at],)
-    return Cause("disturbance", trial.applied[:number], data, lines)
-
-
-@dataclass(frozen=True, slots=True)
-class _Conflict:
-    """Two calls whose order may have broken the promise, perhaps beside a third, and their data."""
-
-    decisive: Line
-    after: Line
-    before: Line | None
-    touch: Touch
-
-    def cause(self, trial: Trial) -> Cause:
-        before = () if self.before is None else (self.before,)
-        return Cause("order", trial.applied, self.touch, (*before, self.decisive, self.after))
+    at = [*_positions(trial)][number - 1]
+    line = None if at is None else trial.lines[at]
+    return LastDisturbance(trial.applied[:number], line, data)
 
 
 def _first_decisive(
-    conflict: _Conflict, conflicts: Sequence[_Conflict], experiments: _Experiments
-) -> _Conflict:
+    conflict: Conflict, conflicts: Sequence[Conflict], experiments: _Experiments
+) -> Conflict:
     """Return the conflict of the first call that decides between the same two others: if bob also calls
     DECR n after his INCR n, both came between ann's calls, and one of them may be all that matters.
     """
@@ -128,7 +117,7 @@ def _first_decisive(
     return conflict
 
 
-def _between(conflict: _Conflict, trial: Trial) -> _Conflict:
+def _between(conflict: Conflict, trial: Trial) -> Conflict:
     """Return a conflict of two calls as one of three, if the first call reads what its strand writes
     after the second one: ann's GET n before bob's INCR n, as her SET n follows.
     """
@@ -137,8 +126,8 @@ def _between(conflict: _Conflict, trial: Trial) -> _Conflict:
         return conflict
     lines = itertools.dropwhile(lambda line: line is not middle, _calls(trial).values())
     own = (line for line in lines if line.strand == early.strand)
-    late = next((line for line in own if _writes(line, conflict.touch)), None)
-    return conflict if late is None else _Conflict(middle, late, early, conflict.touch)
+    late = next((line for line in own if _writes(line, conflict.data)), None)
+    return conflict if late is None else Conflict(middle, late, early, conflict.data)
 
 
 def _writes(line: Line, touch: Touch) -> bool:
@@ -150,10 +139,9 @@ class _Experiments:
     """Trials under other schedules, which show whether the order of two calls decides."""
 
     trial: Trial
-    schedule: Schedule
     play_and_read: Callable[[Schedule, Touch], tuple[Trial, object]]
 
-    def holds_if_later(self, conflict: _Conflict) -> bool:
+    def holds_if_later(self, conflict: Conflict) -> bool:
         """Return whether the order of the two calls decides: the promise holds if bob's INCR n runs
         after ann's SET n. If the schedule also lets time pass, the order alone must break the promise,
         or be a lost update.
@@ -167,12 +155,12 @@ class _Experiments:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             disturbances = [switch_to_decisive]
-            alone, _ = self.play_and_read(Schedule(disturbances), conflict.touch)
+            alone, _ = self.play_and_read(Schedule(disturbances), conflict.data)
             if alone.broken is None:
                 return _is_lost_update(conflict)
-        return self._holds([*disturbances, switch_to_after], conflict.touch)
+        return self._holds([*disturbances, switch_to_after], conflict.data)
 
-    def holds_if_earlier(self, conflict: _Conflict, *, alone: bool = False) -> bool:
+    def holds_if_earlier(self, conflict: Conflict, *, alone: bool = False) -> bool:
         """Return whether the promise holds if bob's INCR n runs before ann's GET n, after the earlier
         calls of his. If ``alone``, his later ones run where they ran.
         """
@@ -187,7 +175,7 @@ class _Experiments:
             if switch_back is None:
                 return False
             disturbances = [switch_to_decisive, switch_back, *self.trial.applied]
-        return self._holds(disturbances, conflict.touch)
+        return self._holds(disturbances, conflict.data)
 
     def _call_after(self, line: Line) -> Line | None:
         """Return the next call of a call's strand, if there is one."""
@@ -206,7 +194,7 @@ class _Experiments:
             return False
         if any(line.breaks for line in self.trial.lines):
             return True  # The promise is about data between two calls.
-        failing, failing_data = self.play_and_read(self.schedule, touch)
+        failing, failing_data = self.play_and_read(self.trial.applied, touch)
         return data != failing_data or _seen(trial) != _seen(failing)
 
 
@@ -221,13 +209,13 @@ def _seen(trial: Trial) -> object:
     return requests, {name: strand.result for name, strand in trial.strands.items()}
 
 
-def _is_lost_update(conflict: _Conflict) -> bool:
+def _is_lost_update(conflict: Conflict) -> bool:
     """Return whether another strand wrote data between a strand's read and write, as bob wrote n."""
     if conflict.before is None:
         return False
-    writing = conflict.touch._replace(writes=True)
+    writing = conflict.data._replace(writes=True)
     is_update = writing not in conflict.before.data and writing in conflict.after.data
-    return conflict.touch.writes and is_update
+    return conflict.data.writes and is_update
 
 
 def _switch(first: Line, second: Line) -> Disturbance | None:
@@ -248,7 +236,7 @@ def _is_part_of(strand: str, root: str) -> bool:
     return bool(name.part) and name.root == root
 
 
-def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[_Conflict]:
+def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
     """Yield the conflicts that may have broken the promise, the likeliest first.
 
     The schedule delayed one of the two calls or changed the order of their deliveries, and the
@@ -311,7 +299,7 @@ def _delayed_strands(trial: Trial) -> Iterator[tuple[str, int]]:
 
 def _conflicts_between(
     earlier: Sequence[Line], others: Sequence[Line], later: Sequence[Line], places: _Places
-) -> Iterator[_Conflict]:
+) -> Iterator[Conflict]:
     """Yield calls of others between two of the delayed strand, as INCR n between GET n and SET n."""
     for late, middle in itertools.product(later, reversed(others)):
         if _conflict(middle, late) is None:
@@ -321,17 +309,17 @@ def _conflicts_between(
             touch = _conflict(middle, early)
             is_reversed = is_second_reversed or _is_reversed(early, middle, places)
             if touch is not None and touch.writes and is_reversed:
-                yield _Conflict(middle, late, early, touch)
+                yield Conflict(middle, late, early, touch)
 
 
 def _conflicts_before(
     others: Sequence[Line], later: Sequence[Line], places: _Places
-) -> Iterator[_Conflict]:
+) -> Iterator[Conflict]:
     """Yield calls before a later one of the delayed strand: bob's GET n before ann's first SET n."""
     for late, early in itertools.product(later, reversed(others)):
         touch = _conflict(early, late)
         if touch is not None and _is_reversed(early, late, places):
-            yield _Conflict(early, late, None, touch)
+            yield Conflict(early, late, None, touch)
 
 
 def _places_in(trial: Trial, undisturbed: Trial) -> _Places:

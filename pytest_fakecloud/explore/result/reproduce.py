@@ -106,7 +106,7 @@ def _error_of(
         return play(schedule), player.world.fakes.state_of(touch)
 
     changes = find_changes(trial, undisturbed, play)
-    cause = find_cause(failing, undisturbed, changes, play_and_read)
+    cause = find_cause(trial, undisturbed, changes, play_and_read)
     return BrokenPromiseError(
         failing,
         tally,

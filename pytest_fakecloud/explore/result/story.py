@@ -21,9 +21,9 @@ from ..judge.anomalies import AnomalyError
 from ..values.disturbances import PAUSES, Disturbance, with_trait
 from ..values.names import StrandName
 from ..values.trial import Line, Trial
+from .cause import Cause, LastDisturbance
 
 if TYPE_CHECKING:
-    from .cause import Cause
     from .changes import Change
 
 _SHOWN = 3
@@ -230,14 +230,14 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
     return f"{StrandName.of(entry[0].strand).shown}: {'; '.join(words)}"
 
 
-def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
+def line_text(line: Line, lookups: Lookups) -> str:
     """Return a line of the story: a call with its answer, or the description of a disturbance."""
     if line.call is None:
         return line.words
     text = call_text(line.call, lookups)
     if line.is_disturbance:
         text += f" {line.words}"
-    elif with_answer and (answer := _answer(line.call, lookups)):
+    elif answer := _answer(line.call, lookups):
         text += f" → {answer}"
     return f"{text} ({line.source})" if line.source else text
 
@@ -303,18 +303,18 @@ def cause_text(cause: Cause | None, trial: Trial) -> str:
     if cause is None:
         return ""
     data = f", on {cause.data}" if cause.data is not None else ""
-    if cause.kind == "disturbance":
+    if isinstance(cause, LastDisturbance):
         before = len(cause.disturbances) - 1
         after = f"after {counted(before, 'other disturbance')}, " if before else ""
         return f"{after}{_disturbance_text(cause, trial)}{data}"
     lookups = lookups_of_trial(trial)
-    *before_it, decisive, later = (_named(line, lookups) for line in cause.lines)
-    if not before_it:
+    decisive, later = _named(cause.decisive, lookups), _named(cause.after, lookups)
+    if cause.before is None:
         return f"{decisive} came before {later}{data}"
-    return f"{decisive} came between {before_it[0]} and {later}{data}"
+    return f"{decisive} came between {_named(cause.before, lookups)} and {later}{data}"
 
 
-def _disturbance_text(cause: Cause, trial: Trial) -> str:
+def _disturbance_text(cause: LastDisturbance, trial: Trial) -> str:
     disturbance, line, lookups = cause.disturbances[-1], cause.decisive, lookups_of_trial(trial)
     if line is None:
         return f"{disturbance}"
@@ -327,10 +327,10 @@ def _disturbance_text(cause: Cause, trial: Trial) -> str:
     if call is None:
         return text
     if kind in PAUSES:
-        return f"{text}: {_call_text(call, lookups)}"
+        return f"{text}: {call_with_source(call, lookups)}"
     if kind == "slow":
         return f"{_named(call, lookups)} {line.words}"
-    return f"{text} after {_call_text(call, lookups)}" if kind == "crash" else text
+    return f"{text} after {call_with_source(call, lookups)}" if kind == "crash" else text
 
 
 def _nearest_call(line: Line, disturbance: Disturbance, trial: Trial) -> Line | None:
@@ -346,10 +346,10 @@ def _nearest_call(line: Line, disturbance: Disturbance, trial: Trial) -> Line | 
 
 
 def _named(line: Line, lookups: Lookups) -> str:
-    return f"{line.strand}'s {_call_text(line, lookups)}"
+    return f"{line.strand}'s {call_with_source(line, lookups)}"
 
 
-def _call_text(line: Line, lookups: Lookups) -> str:
+def call_with_source(line: Line, lookups: Lookups) -> str:
     assert line.call is not None
     source = f" ({line.source})" if line.source else ""
     return f"{call_text(line.call, lookups)}{source}"
