@@ -88,7 +88,7 @@ def every_failure(
             raise_undisturbed(player, tally, failing)
         check_calls(undisturbed)
         check_repeats(player, undisturbed, "the second time")
-        failures = Results(_fail_each_call(player, undisturbed, names, status))
+        failures = tally.failures = Results(_fail_each_call(player, undisturbed, names, status))
         player.subject.promises.finish()
         broken = failures.where(held=False)
         if broken:
@@ -96,7 +96,7 @@ def every_failure(
             assert error is not None
             trial = player.play(Plan(Schedule.parse(first.schedule)))
             failing = FailingTrial(trial, trial.broken or error)
-            raise_broken(player, tally, failing, failures=failures)
+            raise_broken(player, tally, failing)
     return failures
 
 

@@ -18,13 +18,13 @@ from ..values.schedule import Schedule
 from ..values.trial import FailingTrial, Trial
 from .cause import Cause
 from .changes import Change
-from .failures import Failure
 from .page import page_of_broken_promise
 from .story import cause_text, story
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
     from ...reporting.report import Report
+    from .failures import Failure
 
 _LABELS: dict[CounterName, str] = {
     "extended": "of several",
@@ -32,7 +32,6 @@ _LABELS: dict[CounterName, str] = {
     "drawn": "with other random numbers",
 }
 """How a summary describes the trials of a counter."""
-NO_FAILURES: Results[Failure] = Results()
 _MOST_LISTED = 20
 """Maximum number of trials of ``every_failure()`` that an error lists."""
 
@@ -166,7 +165,6 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         changes: Sequence[Change] = (),
         inputs: Inputs | None = None,
         replays: Sequence[Trial] = (),
-        failures: Results[Failure] = NO_FAILURES,
     ) -> None:
         trial, schedule = failing.trial, failing.schedule
         self.trials = trial, undisturbed
@@ -179,11 +177,11 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.story = story(trial, undisturbed, changes)
         self.tried = tally.tried
         self.seconds = tally.seconds
-        self.failures = failures
+        self.failures = tally.failures
         what = "an anomaly was found" if tally.anomalies_break else "the promise was broken"
         text = f"{what} by {_schedule_text(tally, schedule)}"
-        if failures:
-            text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
+        if tally.failures:
+            text = f"{what} in {_list_of_broken(tally.failures)}\nthe first of them"
         failed = sum(replay.broken is not None for replay in replays)
         if failed < len(replays):
             times = f"{failed} of {len(replays)} replays"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ...core.errors import ContractError
-from ...core.journal import Results
 from ...core.touches import Touch
 from ..search.player import Player
 from ..search.tally import Tally
@@ -17,8 +16,7 @@ from ..values.schedule import UNDISTURBED, Schedule
 from ..values.trial import FailingTrial, Trial
 from .cause import find_cause
 from .changes import find_changes
-from .exploration import NO_FAILURES, BrokenPromiseError
-from .failures import Failure
+from .exploration import BrokenPromiseError
 
 
 def replay_only(player: Player, schedule: Schedule) -> Tally:
@@ -67,9 +65,7 @@ def raise_undisturbed(player: Player, tally: Tally, failing: FailingTrial) -> No
     raise error from failing.error
 
 
-def raise_broken(
-    player: Player, tally: Tally, failing: FailingTrial, failures: Results[Failure] = NO_FAILURES
-) -> NoReturn:
+def raise_broken(player: Player, tally: Tally, failing: FailingTrial) -> NoReturn:
     """Repeat a failing trial, and raise ``BrokenPromiseError`` with its story."""
     __tracebackhide__ = True
     # A stuck trial takes seconds and leaves threads behind, so it is repeated only once.
@@ -84,16 +80,12 @@ def raise_broken(
             f"{'; '.join(['Reset that state in setup=', *failing.trial.notes])}"
         )
     repeated = FailingTrial.of(broken[-1])
-    error = _error_of(player, tally, repeated, replays, failures)
+    error = _error_of(player, tally, repeated, replays)
     raise error from repeated.error
 
 
 def _error_of(
-    player: Player,
-    tally: Tally,
-    failing: FailingTrial,
-    replays: Sequence[Trial] = (),
-    failures: Results[Failure] = NO_FAILURES,
+    player: Player, tally: Tally, failing: FailingTrial, replays: Sequence[Trial] = ()
 ) -> BrokenPromiseError:
     trial, undisturbed = failing.trial, None
     if trial.applied and "stuck" not in trial.flags:
@@ -115,5 +107,4 @@ def _error_of(
         changes=changes,
         inputs=player.subject.inputs,
         replays=replays,
-        failures=failures,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError, shown
+from ...core.journal import Results
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..subject.clients import Inputs
@@ -17,6 +18,9 @@ from ..values.schedule import Schedule
 from ..values.trial import Anomaly, Outline, ReachedPoint
 from .interleavings import TriedInterleavings
 from .player import Player
+
+if TYPE_CHECKING:
+    from ..result.failures import Failure
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,8 @@ class Tally:
     """How long the search took, in wall-clock time."""
     anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that trials showed, by name and subject."""
+    failures: Results[Failure] = field(default_factory=Results)
+    """The trials of ``every_failure()``."""
 
     @classmethod
     def of(
