@@ -27,7 +27,7 @@ class Evidence:
         trial: Trial,
         undisturbed: Evidence | None,
         workers: frozenset[str],
-        differences: Sequence[tuple[str, str]],
+        differences: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.trial = trial
         self.undisturbed = self if undisturbed is None else undisturbed

@@ -112,9 +112,8 @@ class SerialPlayer:
         self._world = world
         self._subject = subject
         self._capture = capture
-        programs = subject.programs
-        self._programs = frozenset(program.name for program in programs)
-        self._clients = frozenset(program.name for program in programs if not program.is_worker)
+        self._programs = frozenset(program.name for program in subject.programs)
+        self._clients = self._programs - subject.workers
         self._played: dict[tuple[frozenset[str], Begin], list[Trial] | None] = {}
         """The trials in one piece without some of the clients, from the start or from the first read on;
         None if not all orders can be played.

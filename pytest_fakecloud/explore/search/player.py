@@ -49,25 +49,14 @@ class Player:
         return replace(self, judge=replace(self.judge, counts_doubtful=True))
 
     def play(self, plan: Plan) -> Trial:
-        """Play a trial, and judge it unless its strategy ends it.
-
-        If its checks hold, and this player has an undisturbed trial, anomalies are looked for: the trial
-        is compared with trials in one piece, then with the undisturbed one.
-        """
-        trial, undisturbed = self._play_checked(plan), self._undisturbed
-        if undisturbed is not None and _holds(trial):
-            trial = self._with_anomalies(self._evidence(trial, undisturbed))
-        self.learned.add(trial.verdict)
-        return trial
+        """Play a trial, and judge it unless its strategy ends it."""
+        return self._with_anomalies(self._play_checked(plan))
 
     def play_undisturbed(self, plan: Plan) -> Trial:
-        """Play an undisturbed trial, with which later ones are compared."""
-        self._undisturbed = evidence = self._evidence(self._play_checked(plan), None)
-        trial = evidence.trial
-        if _holds(trial):
-            trial = self._with_anomalies(evidence)
-        self.learned.add(trial.verdict)
-        return trial
+        """Play an undisturbed trial, with which it and later ones are compared."""
+        trial = self._play_checked(plan)
+        self._undisturbed = Evidence(trial, None, self.subject.workers)
+        return self._with_anomalies(trial)
 
     def _play_checked(self, plan: Plan) -> Trial:
         with self._capture.discarding(plan):
@@ -76,17 +65,15 @@ class Player:
                 trial = replace(trial, verdict=self.judge.checked(trial, history, plan))
             return trial
 
-    def _evidence(self, trial: Trial, undisturbed: Evidence | None) -> Evidence:
-        programs = self.subject.programs
-        workers = frozenset(program.name for program in programs if program.is_worker)
-        differences = self._serial_player.differences(trial) if _holds(trial) else ()
-        return Evidence(trial, undisturbed, workers, differences)
-
-    def _with_anomalies(self, evidence: Evidence) -> Trial:
-        trial = evidence.trial
-        return replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
-
-
-def _holds(trial: Trial) -> bool:
-    """Return whether a trial has a result, and its checks hold."""
-    return "redundant" not in trial.flags and trial.broken is None
+    def _with_anomalies(self, trial: Trial) -> Trial:
+        """Look for anomalies if the checks of a trial hold, and there is an undisturbed one: compare it
+        with trials in one piece, which are played now, then with the undisturbed one.
+        """
+        has_result = "redundant" not in trial.flags
+        if has_result and trial.broken is None and self._undisturbed is not None:
+            differences = self._serial_player.differences(trial)
+            workers = self.subject.workers
+            evidence = Evidence(trial, self._undisturbed, workers, differences)
+            trial = replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
+        self.learned.add(trial.verdict)
+        return trial

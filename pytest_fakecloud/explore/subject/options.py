@@ -96,3 +96,8 @@ class Subject:
     """The drawn inputs that the programs run with, by name."""
     setup: Callable[[], object] | None = None
     """What the caller wants to be called before each trial."""
+
+    @property
+    def workers(self) -> frozenset[str]:
+        """The names of the programs that start again when they fail."""
+        return frozenset(program.name for program in self.programs if program.is_worker)
