@@ -9,13 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 from ...core.errors import ContractError, shown, unknown_name
+from ...core.touches import Touch
 from ...kv.table import kinds as commands
 from ..values.accesses import NUMBER, Access
 from ..values.disturbances import DELAYS, PAUSES, with_trait
 from ..values.trial import Anomaly, Trial
 from .evidence import Evidence, effects_of
 from .losses import Loss, lasts
-from .services import commits_records, subject_of
+from .services import OF_CONSUMERS, commits_records, subject_of
 
 _SECOND_TIME = with_trait("repeat")
 """Kinds of disturbances after which code runs, or a request arrives, a second time."""
@@ -39,11 +40,26 @@ def _not_serializable(evidence: Evidence) -> Findings:
 # -- locks -----------------------------------------------------------------------------------------
 
 
+def _takeovers(evidence: Evidence) -> Iterator[tuple[Access, Access, Touch, int]]:
+    """Yield each client's lock, the next holder's, their key, and the index of the latter."""
+    for at, acquisition in enumerate(evidence.commands):
+        key = acquisition.keys[0]
+        for place in evidence.places[key] if acquisition.acquires else ():
+            other = evidence.commands[place]
+            if place <= at or not other.is_write:
+                continue
+            if other.strand == acquisition.strand:
+                break
+            if other.acquires:
+                yield acquisition, other, key, place
+                break
+
+
 def _foreign_release(evidence: Evidence) -> Findings:
     """A client changes its lock after another one has taken it, and ``_ignores_holder``: ann's lock
     expires, bob acquires it, and ann deletes it.
     """
-    for acquisition, other, key, place in evidence.takeovers:
+    for acquisition, other, key, place in _takeovers(evidence):
         for command in evidence.of_key(key, place):
             is_late = command.strand == acquisition.strand and command.has_effect
             if is_late and _ignores_holder(evidence, command):
@@ -56,14 +72,14 @@ def _ignores_holder(evidence: Evidence, command: Access) -> bool:
     """Return whether a command changes a lock whoever holds it: ``DEL lock``, or ``SET lock ann XX``,
     which only tells that somebody does. Not in a script that reads the lock first.
     """
-    return evidence.is_blind(command) or "XX" in command.options
+    return _is_blind(evidence, command) or "XX" in command.options
 
 
 def _expired_lock(evidence: Evidence) -> Findings:
     """A client overwrites data that the next holder of its lock accesses, and ``_ignores_data``: ann
     reads the stock, her lock expires, bob acquires it and reads the stock, and ann sets it.
     """
-    for acquisition, other, key, place in evidence.takeovers:
+    for acquisition, other, key, place in _takeovers(evidence):
         peers = [command for command in evidence.commands if command.strand == other.strand]
         for command in evidence.commands[place + 1 :]:
             is_late = (
@@ -79,7 +95,14 @@ def _expired_lock(evidence: Evidence) -> Findings:
 
 def _ignores_data(evidence: Evidence, command: Access) -> bool:
     """Return whether a command replaces data whatever they are: ``SET stock 3``, not ``INCR stock``."""
-    return command.name in commands.LOSES_UPDATES and evidence.is_blind(command)
+    return command.name in commands.LOSES_UPDATES and _is_blind(evidence, command)
+
+
+def _is_blind(evidence: Evidence, write: Access) -> bool:
+    """Return whether a write has no condition (``SETNX``), and its script does not read."""
+    is_conditional = write.name in commands.IF_NEW | commands.IF_EQUAL
+    is_guarded = is_conditional or bool(write.options & commands.CONDITIONS)
+    return not is_guarded and write.unit not in evidence.reading
 
 
 # -- an effect that happens twice ------------------------------------------------------------------
@@ -149,9 +172,32 @@ def _may_compensate(evidence: Evidence, access: Access) -> bool:
     )
 
 
+def _counts_attempts(evidence: Evidence, access: Access) -> bool:
+    """Return whether a command counts one more as the first write of every attempt of its client,
+    besides other counters and what takes work: it counts the attempts.
+    """
+    if not _counts_one(access):
+        return False
+    first: dict[str, Access] = {}
+    root, counted = access.actor, (access.name, access.keys, access.fields)
+    for other in evidence.accesses:
+        takes_work = other.name in OF_CONSUMERS | commands.CONSUMES | commands.MOVES
+        if other.has_effect and not takes_work and other.actor == root:
+            is_same = (other.name, other.keys, other.fields) == counted
+            if is_same or not _counts_one(other):
+                first.setdefault(other.strand, other)
+    return all((write.name, write.keys, write.fields) == counted for write in first.values())
+
+
+def _counts_one(access: Access) -> bool:
+    """Return whether a command adds one to a counter."""
+    is_number = access.name == "INCR" or access.bound.named("increment") == ("1",)
+    return access.call is None and is_number and access.is_relative
+
+
 _REPETITIONS = _by_attempt, _by_write
 """How an effect happens once too often."""
-_MAY_REPEAT = _arrives_twice, Evidence.counts_attempts, _may_compensate
+_MAY_REPEAT = _arrives_twice, _counts_attempts, _may_compensate
 """Why an effect may happen once more."""
 
 
@@ -277,7 +323,7 @@ def _cannot_be_repaired(evidence: Evidence, loss: Loss, access: Access) -> bool:
         and ((access.acquires and bool(loss.left_keys)) or (access.is_relative and is_alive))
         and lasts(access, evidence.trial)
         and access.shape in evidence.undisturbed.shapes_of_state
-        and not evidence.counts_attempts(access)
+        and not _counts_attempts(evidence, access)
     )
 
 

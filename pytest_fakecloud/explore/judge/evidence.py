@@ -13,7 +13,7 @@ from ...kv.table import kinds as commands
 from ..values.accesses import Access
 from ..values.trial import Trial
 from .losses import Loss, loss_in
-from .services import OF_CONSUMERS, deletes_no_vector, subject_of
+from .services import deletes_no_vector, subject_of
 
 _WORD = re.compile(r"[A-Za-z_-]{1,14}")
 """The name of a field or member that a program contains, unlike an ID."""
@@ -49,29 +49,6 @@ class Evidence:
     def of_key(self, key: Touch, after: int) -> Iterator[Access]:
         """Yield the commands that access a key, after an index of ``commands``."""
         return (self.commands[at] for at in self.places.get(key, ()) if at > after)
-
-    def is_blind(self, write: Access) -> bool:
-        """Return whether a write has no condition (``SETNX``), and its script does not read."""
-        is_conditional = write.name in commands.IF_NEW | commands.IF_EQUAL
-        is_guarded = is_conditional or bool(write.options & commands.CONDITIONS)
-        return not is_guarded and write.unit not in self.reading
-
-    @cached_property
-    def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
-        """Each client's lock, the next holder's, their key, and the index of the latter."""
-        takeovers = []
-        for at, acquisition in enumerate(self.commands):
-            key = acquisition.keys[0]
-            for place in self.places[key] if acquisition.acquires else ():
-                other = self.commands[place]
-                if place <= at or not other.is_write:
-                    continue
-                if other.strand == acquisition.strand:
-                    break
-                if other.acquires:
-                    takeovers.append((acquisition, other, key, place))
-                    break
-        return takeovers
 
     @cached_property
     def loss(self) -> Loss | None:
@@ -115,28 +92,6 @@ class Evidence:
     def last_us(self) -> int:
         """The time of the last access, in microseconds from the start."""
         return max(access.at_us for access in self.accesses) - self.trial.start_us
-
-    def counts_attempts(self, access: Access) -> bool:
-        """Return whether a command counts one more as the first write of every attempt of its client,
-        besides other counters and what takes work: it counts the attempts.
-        """
-        if not _counts_one(access):
-            return False
-        first: dict[str, Access] = {}
-        root, counted = access.actor, (access.name, access.keys, access.fields)
-        for other in self.accesses:
-            takes_work = other.name in OF_CONSUMERS | commands.CONSUMES | commands.MOVES
-            if other.has_effect and not takes_work and other.actor == root:
-                is_same = (other.name, other.keys, other.fields) == counted
-                if is_same or not _counts_one(other):
-                    first.setdefault(other.strand, other)
-        return all((write.name, write.keys, write.fields) == counted for write in first.values())
-
-
-def _counts_one(access: Access) -> bool:
-    """Return whether a command adds one to a counter."""
-    is_number = access.name == "INCR" or access.bound.named("increment") == ("1",)
-    return access.call is None and is_number and access.is_relative
 
 
 def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:

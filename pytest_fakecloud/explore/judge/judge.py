@@ -51,11 +51,9 @@ class Judge:
         ]
         return Verdict(broken, lines=lines, reads_order=history.order_was_read)
 
-    def with_anomalies(self, verdict: Verdict, evidence: Evidence) -> Verdict:
-        """Add the anomalies to the verdict of a trial whose checks hold."""
+    def with_anomalies(self, evidence: Evidence) -> Verdict:
+        """Return the verdict of a trial whose checks hold, with its anomalies."""
         found_anomalies = find_anomalies(evidence)
-        if not found_anomalies:
-            return verdict
         entries = {anomaly: self.allowed.entry_for(anomaly) for anomaly in found_anomalies}
         anomalies = [anomaly for anomaly, entry in entries.items() if entry is None]
         used_allowances = frozenset(entry for entry in entries.values() if entry is not None)
@@ -63,7 +61,12 @@ class Judge:
             a for a in anomalies if self.counts_doubtful or not PATTERNS[a.name].is_doubtful
         ]
         broken = AnomalyError(reported[0]) if reported and self.anomalies_break else None
-        return replace(verdict, broken=broken, anomalies=anomalies, used_allowances=used_allowances)
+        return replace(
+            evidence.trial.verdict,
+            broken=broken,
+            anomalies=anomalies,
+            used_allowances=used_allowances,
+        )
 
     def _broken_promise(self, check: Callable[[], object], trial: Trial) -> BaseException | None:
         """Call a check; return the error by which it breaks the promise, or raise its error."""

@@ -61,15 +61,11 @@ def differences(
 ) -> Iterator[tuple[str, str]]:
     """Yield what two trials leave that differs, and both in words."""
     caches = _invalidated(trial)
-    outcome, serial_outcome = (
-        _outcome(trial, caches, clients),
-        _outcome(serial_trial, caches, clients),
-    )
+    outcome = _outcome(trial, caches, clients)
+    serial_outcome = _outcome(serial_trial, caches, clients)
     for subject in dict.fromkeys((*outcome, *serial_outcome)):
-        kind, name = subject[0], subject[-1]
-        text, serial_text = (
-            side.get(subject, _MISSING[kind]) for side in (outcome, serial_outcome)
-        )
+        name, missing = subject[-1], _MISSING[subject[0]]
+        text, serial_text = outcome.get(subject, missing), serial_outcome.get(subject, missing)
         if text != serial_text:
             text, serial_text = cut(text, _LONGEST), cut(serial_text, _LONGEST)
             yield name, f"{name} {text}; it {serial_text} if each client runs in one piece"

@@ -74,6 +74,6 @@ class Player:
             differences = self._serial_player.differences(trial)
             workers = self.subject.workers
             evidence = Evidence(trial, self._undisturbed, workers, differences)
-            trial = replace(trial, verdict=self.judge.with_anomalies(trial.verdict, evidence))
+            trial = replace(trial, verdict=self.judge.with_anomalies(evidence))
         self.learned.add(trial.verdict)
         return trial
