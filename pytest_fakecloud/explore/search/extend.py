@@ -27,7 +27,7 @@ _LASTING = with_trait("lasting")
 """Kinds that begin a state that a timer ends, such as a rotated token."""
 _Why = Literal["new", "repeated", "likely", "aligned"]
 """Why a disturbance is added: its point is new, and it may also repeat the last one, as failures of a
-retry do; ``likely_disturbances()`` names it, or ``_around_redeliveries()``.
+retry do; ``_likely_disturbances()`` names it, or ``_around_redeliveries()``.
 """
 
 
@@ -66,7 +66,7 @@ class Frontier:
         if len(trial.applied) < MOST_DISTURBANCES:
             level = self._levels.setdefault(len(trial.applied), _Level(len(trial.applied)))
             level.add(trial, _extensions(new, last))
-            level.add(trial, (("likely", added) for added in likely_disturbances(trial)))
+            level.add(trial, (("likely", (added,)) for added in _likely_disturbances(trial, last)))
             level.add(trial, (("aligned", added) for added in _around_redeliveries(trial)))
 
     def next(self) -> Schedule | None:
@@ -150,19 +150,14 @@ class _Level:
 # -- likely disturbances ---------------------------------------------------------------------------
 
 
-def likely_disturbances(trial: Outline) -> Iterator[_Added]:
+def _likely_disturbances(trial: Outline, last: Disturbance) -> Iterator[Disturbance]:
     """Yield the disturbances that probably meet what the last one of a trial has begun."""
-    last = trial.last_disturbance
-    if last is None:
-        return
     ids = [reached.point_id for reached in trial.points]
     after = (
         trial.points[ids.index(last.point_id) + 1 :] if last.point_id in ids else trial.points[1:]
     )
-    for disturbance in itertools.chain(
-        _further_delays(trial, last, after), _ends_of_spans(last, after)
-    ):
-        yield (disturbance,)
+    yield from _further_delays(trial, last, after)
+    yield from _ends_of_spans(last, after)
 
 
 def _further_delays(

@@ -35,20 +35,19 @@ def smallest(
             outcomes[schedule] = None if again.broken is None else again.applied
         return outcomes[schedule]
 
-    # Each trial that is stuck takes seconds, so it is not replaced by a plainer one.
     is_stuck = "stuck" in failing.trial.flags
     if not is_stuck and breaks(failing.schedule) is None:
         return failing
     best, replacements = minimal(failing.schedule, breaks), 0
+    if is_stuck and best == failing.schedule:
+        return failing
     while True:
-        if is_stuck and best == failing.schedule:
-            return failing
         repeated = player.play(Plan(best, notes_points=True))
         if repeated.broken is None:
             return failing
         smaller = FailingTrial.of(repeated)
         if is_stuck:
-            return smaller
+            return smaller  # Each trial that is stuck takes seconds, so no plainer one is tried.
         for replacement in _replacements(repeated, undisturbed, player.subject.kinds):
             replacements += 1
             if replacements > MOST_REPLACEMENTS:

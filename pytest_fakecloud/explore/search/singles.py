@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
 
 from ...core.touches import READS_CLOCK
 from ..values.disturbances import KINDS, RANKS, SWITCHES, Disturbance
@@ -13,10 +12,10 @@ from ..values.footprint import Footprint
 from ..values.schedule import Schedule
 from ..values.trial import Trial
 
-_Schedules: TypeAlias = list[Schedule]
 
-
-def singles(trial: Trial, chance: random.Random | None = None) -> tuple[_Schedules, _Schedules]:
+def singles(
+    trial: Trial, chance: random.Random | None = None
+) -> tuple[list[Schedule], list[Schedule]]:
     """Return all schedules with one disturbance at a point of a trial: those to try first, and others.
 
     The trial must have been played with ``notes_points`` and ``has_details``. The others probably have

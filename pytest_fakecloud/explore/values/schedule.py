@@ -25,7 +25,7 @@ class Schedule(tuple[Disturbance, ...]):
         self = super().__new__(cls, _applicable(list(disturbances)))
         self._places = {}
         for disturbance in self:
-            self._places.setdefault((disturbance.strand, disturbance.point), []).append(disturbance)
+            self._places.setdefault(disturbance.point_id, []).append(disturbance)
         for at_point in self._places.values():
             at_point.sort(key=lambda disturbance: disturbance.order)
         return self
@@ -101,14 +101,12 @@ def _applicable(disturbances: Sequence[Disturbance]) -> Iterator[Disturbance]:
     outcomes: dict[tuple[str, int], Disturbance] = {}
     for disturbance in sorted(disturbances, key=lambda disturbance: disturbance.order):
         if disturbance.ends_call:
-            outcomes.setdefault((disturbance.strand, disturbance.point), disturbance)
+            outcomes.setdefault(disturbance.point_id, disturbance)
     seen: set[Disturbance] = set()
     for disturbance in disturbances:
         is_repeated = disturbance in seen and disturbance.kind not in SWITCHES
         seen.add(disturbance)
-        is_overruled = (
-            disturbance.ends_call and outcomes[disturbance.strand, disturbance.point] != disturbance
-        )
+        is_overruled = disturbance.ends_call and outcomes[disturbance.point_id] != disturbance
         if not is_repeated and not is_overruled:
             yield disturbance
 
