@@ -209,7 +209,7 @@ def test_no_control_of_a_page_is_cut(page: Any, server: Server, width: int) -> N
     }.items():  # fmt: skip
         at(page, place, selector)
         page.eval_on_selector_all(
-            "#view td details", "(all) => all.forEach((one) => one.open = true)"
+            "#view td details", "(all) => all.forEach((details) => details.open = true)"
         )
         # The page of before may still be drawn, with the controls of the next one in it.
         with suppress(AssertionError):

@@ -93,7 +93,7 @@ class Callers(Part):
         strand, is_in_strand_thread = self._strand_of(request)
         if strand is None:
             return Caller("dropped" if self._turns.has_ended else "no point")
-        if _only_prepares(fake, request):
+        if _has_no_point(fake, request):
             return Caller("no point", strand, is_in_strand_thread)
         if _is_unexplored(strand, origins, is_in_strand_thread):
             return Caller("unexplored", strand, is_in_strand_thread)
@@ -172,7 +172,7 @@ def _is_unexplored(strand: Strand, origins: Sequence[Origin], is_in_strand_threa
     return "outsider" in origins or is_beside
 
 
-def _only_prepares(fake: Fake, request: Request) -> bool:
+def _has_no_point(fake: Fake, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
     if request.call.route != "database-port":
         return False
