@@ -642,6 +642,8 @@ class Hub:
                         self._go_on_after(error, loop, key, owner)
             if unfinished or awaited:
                 self._go_on(me, awaited)
+        # A traceback of an earlier request that somebody keeps refers to this frame and its variables.
+        owner = None
         leading.pass_on = None
 
     def _send_unsent(self, me: int) -> None:

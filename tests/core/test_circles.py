@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud, CommandError, KVServer
+from pytest_fakecloud.cloud.fake import core_of
 from pytest_fakecloud.http.messages import Request
 from tests.harness import Run, in_threads, wait_until
 
@@ -161,6 +162,24 @@ def scripts(server: KVServer) -> None:
 )
 def test_a_used_kv_server_leaves_nothing(use: Callable[[KVServer], None]) -> None:
     assert left_after(lambda cloud: use(cloud.kv_server())) == Counter()
+
+
+def test_a_kept_traceback_of_an_earlier_fake_keeps_no_later_fake_alive() -> None:
+    errors = []
+
+    def fail(*command: object) -> None:
+        errors.append(ValueError())
+        raise errors[-1]
+
+    with Cloud() as cloud:
+        server = cloud.kv_server()
+        core_of(server).engine.listeners.add(fail)
+        with suppress(redis.ResponseError):
+            redis.Redis.from_url(server.database_url).ping()
+        del server
+    assert errors[0].__traceback__ is not None
+    # The thread that served PING serves this BLPOP, and goes on in another function afterwards.
+    assert left_after(lambda cloud: blocking_pops(cloud.kv_server())) == Counter()
 
 
 def test_a_circle_would_be_found() -> None:
