@@ -402,7 +402,9 @@ def saga(cloud: Cloud, corrected: bool) -> Scenario:
         order = server.value("order:A-1") or {}
         taken = 5 - int(server.value("stock"))
         paid = int(order.get("state") == "paid")
-        assert taken == paid, f"{taken} taken from stock, {paid} paid"
+        # A cancellation that has failed each time waits for a person.
+        is_waiting = bool(queue.dead_letters(url=f"{CANCEL}/A-1"))
+        assert taken == paid or is_waiting, f"{taken} taken from stock, {paid} paid"
 
     function = place_corrected if corrected else place
     return Scenario({"buyer": lambda: function(qstash, "A-1")}, check)
