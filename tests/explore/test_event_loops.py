@@ -11,8 +11,8 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.explore import player_for
 from pytest_fakecloud.explore.simulation.loops import EventLoop
+from pytest_fakecloud.explore.simulation.rest import Wakeup
 from pytest_fakecloud.explore.simulation.simulation import Simulation
-from pytest_fakecloud.explore.simulation.turns import Wakeup
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.plan import Plan

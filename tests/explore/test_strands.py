@@ -13,7 +13,8 @@ import pytest
 from pytest_fakecloud.core.errors import Crash
 from pytest_fakecloud.explore.simulation import current_thread
 from pytest_fakecloud.explore.simulation.current_thread import UNEXPLORED, Origin, Role
-from pytest_fakecloud.explore.simulation.strand import Strand, Waiting
+from pytest_fakecloud.explore.simulation.rest import Waiting
+from pytest_fakecloud.explore.simulation.strand import Strand
 
 from ..docs.blocks import ROOT
 

@@ -13,8 +13,8 @@ from ...core.touches import READS_CLOCK
 from ...process.replace import Patch
 from ..values.limits import OTHER_SERVERS
 from .part import Part
+from .rest import Waiting, Wakeup
 from .strand import Strand
-from .turns import Waiting, Wakeup
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class Loops(Part):
         tasks = [
             strand for strand in self._strands if strand.type == "task" and strand.host is host
         ]
-        for strand in sorted(tasks, key=lambda strand: strand.rested_at):
+        for strand in sorted(tasks, key=lambda strand: strand.rest_number):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.

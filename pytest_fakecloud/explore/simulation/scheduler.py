@@ -198,4 +198,4 @@ def _place(continuing_root: Strand | None, option: Option) -> tuple[int, ...]:
     if option.state == "waiting":
         wake_us = option.waiting.wake_us
         return 1, is_other, 2, -1 if wake_us is None else wake_us
-    return 1, is_other, 1, -option.host.rested_at, option.rested_at
+    return 1, is_other, 1, -option.host.rest_number, option.rest_number

@@ -7,7 +7,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,7 +17,7 @@ from ..subject.programs import Program
 from ..values.names import StrandName
 from ..values.plan import SwitchKind
 from ..values.trial import Line
-from .turns import NOT_WAITING, Carrier, RequestThread, StrandThread, Waiting
+from .rest import NOT_WAITING, Carrier, RequestThread, StrandThread, Waiting
 
 if TYPE_CHECKING:
     from .loops import EventLoop
@@ -71,7 +71,7 @@ class Strand:
     body: Callable[[], object] = lambda: None
     """The code, unless a thread or an event loop of the code runs it."""
     due: DueDelivery | None = None
-    parent: Strand | None = None
+    parent: InitVar[Strand | None] = None
     """The strand that started this thread, or whose event loop runs this task."""
     scheduled_name: str = field(init=False)
     """The name in schedules and steps: an event loop has one of its own while it has a main task, which
@@ -99,10 +99,8 @@ class Strand:
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
     pause: PauseState = field(default_factory=PauseState)
-    rested_at: int = 0
-    """The ordinal of the strand's latest rest among the rests of all strands: the greatest one is the
-    latest.
-    """
+    rest_number: int = 0
+    """The number of the strand's latest rest among those of all strands."""
 
     # What makes the names and the numbers of the strand the same in every trial.
     locks_created: int = 0
@@ -117,13 +115,13 @@ class Strand:
     carrier: Carrier = field(init=False)
     """What holds the code until the turn: the thread, unless a task lets its event loop go on."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, parent: Strand | None) -> None:
         self.scheduled_name = self.name
-        self.root = self if self.parent is None else self.parent.root
+        self.root = self if parent is None else parent.root
         self.host = self
         if self.type == "task":
-            assert self.parent is not None
-            self.host, self.thread = self.parent, self.parent.thread
+            assert parent is not None
+            self.host, self.thread = parent, parent.thread
         self.carrier = self.thread
 
     @contextlib.contextmanager
@@ -167,14 +165,14 @@ class Strand:
     def park(self, kind: SwitchKind, number: int) -> None:
         """Be ready to go on from a point; ``number`` counts how often strands have begun to rest."""
         self._become("parked", "running", "blocked")
-        self.switch_kind, self.rested_at, self.host.rested_at = kind, number, number
+        self.switch_kind, self.rest_number, self.host.rest_number = kind, number, number
 
     def wait(self, waiting: Waiting, number: int) -> None:
         """Wait for a condition or a time; ``number`` is that of ``park()``."""
         self._become("waiting", "running", "blocked")
         self.switch_kind, self.waiting = "wake", waiting
         if not waiting.is_of_loop:
-            self.rested_at = self.host.rested_at = number
+            self.rest_number = self.host.rest_number = number
 
     def resume(self) -> None:
         """Go on, because it is the strand's turn. Its wait and its pause are over."""
@@ -288,8 +286,7 @@ class Strand:
         runs: a task that awaits ``redis.get("k")`` goes on when all tasks of the loop wait. One that
         calls ``time.sleep(1)`` blocks the loop, and is not held.
         """
-        lets_loop_run = self.carrier is not self.thread
-        return lets_loop_run and not self.host._has_idle_loop()
+        return self.carrier.lets_loop_run and not self.host._has_idle_loop()
 
     def _has_idle_loop(self) -> bool:
         """Return whether the event loop of the thread waits, so that its tasks can have the turn."""

@@ -12,8 +12,8 @@ from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
 from .clock import Sleepers, TrialClock
 from .part import Common, Part
+from .rest import Waiting, Wakeup
 from .strand import Strand
-from .turns import Waiting, Wakeup
 
 
 class StrandWaits(Part):

@@ -1,7 +1,8 @@
 """The turn: which strand runs, and how it is given up and taken. This module is the whole protocol.
 
 A strand gives up its turn by *resting*, at a point or in a wait (``Rest``). From then on a ``Carrier``
-holds its code, and ``resume()`` lets it go on. There are four ways to rest, by where the code runs:
+holds its code, and ``resume()`` lets it go on (``rest``). There are four ways to rest, by where the code
+runs:
 
 * In a thread, by ``yield_turn()``. The thread chooses the next strand, gives it the turn, and waits at
   its gate (``StrandThread``). A task that blocks its event loop rests like this, and so does a strand
@@ -59,23 +60,23 @@ import contextlib
 import contextvars
 import itertools
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 from ...core.errors import ContractError, Crash
 from ...core.timers import monotonic
-from ..fakes.gate import Aside, Gate
-from ..values.limits import END_OF_THREADS, POLL, TURN_CHECK, WATCH
+from ..fakes.gate import Gate
+from ..values.limits import END_OF_THREADS, POLL, WATCH
 from ..values.plan import SwitchKind
 from .current_thread import carried_strand
+from .rest import RequestThread, Rest, Waiting
+from .strand import Strand
 
 if TYPE_CHECKING:
     from ..fakes.connections import Connections
     from .pool import Threads
     from .real_waits import Watchdog
-    from .strand import Strand
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
@@ -86,89 +87,10 @@ HOOK_ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """The condition or the time that ends the wait of a strand."""
-
-    ready: Callable[[], bool] | None = None
-    wake_us: int | None = None
-    is_for_other_thread: bool = False
-    """Whether it waits for a lock, or for the end of a thread."""
-    is_of_loop: bool = False
-    """Whether the event loop of the thread has nothing to do, so that its tasks can have the turn."""
-
-
-NOT_WAITING = Waiting()
-Rest: TypeAlias = SwitchKind | Waiting
-"""How a strand gives up its turn: at a point from which it can go on at any time, or in a wait."""
-
-
-@dataclass(slots=True)
-class StrandThread:
-    """The thread of a strand. It carries a task of its event loop if that blocks the loop."""
-
-    ident: int = 0
-    """Its identifier; 0 without a thread."""
-    starting: threading.Thread | None = None
-    """The thread itself, until the code of the strand begins there."""
-    gate: Gate = field(default_factory=Gate)
-    real_waits: int = 0
-    """Number of waits for threads of the fakes or other processes that are in progress."""
-
-    def begin(self) -> None:
-        """Note that the code of the strand begins in the current thread."""
-        self.ident, self.starting = threading.get_ident(), None
-
-    def resume(self) -> None:
-        self.gate.release()
-
-
-@dataclass(slots=True)
-class RequestThread:
-    """A thread of a fake that handles the request of a task, and waits for the turn of the task.
-
-    If it is a thread ``aside``, it lets the event loop go on before it waits, which blocks again while
-    this thread has the turn.
-    """
-
-    aside: Aside | None
-    _gate: Gate = field(default_factory=Gate)
-
-    def wait(self, is_over: Callable[[], bool]) -> None:
-        """Wait for ``resume()``, or until ``is_over()``."""
-        if self.aside is not None:
-            self.aside.step_back()
-        while not (is_over() or self._gate.acquire(TURN_CHECK)):
-            pass
-
-    def resume(self) -> None:
-        if self.aside is None:
-            self._gate.release()
-        else:
-            self.aside.resume(self._gate.release)
-
-
-class Wakeup(ABC):
-    """What a task awaits, without blocking its event loop: its turn, or the end of its sleep."""
-
-    @abstractmethod
-    def __await__(self) -> Generator[Any, None, None]: ...
-
-    @abstractmethod
-    def resume(self) -> None:
-        """Let the task go on, if it still waits. Called in the thread of its event loop."""
-
-    @abstractmethod
-    def wake_elsewhere(self, is_over: Callable[[], bool]) -> None:
-        """Let the task go on, called in another thread; cancel it if ``is_over()`` by then."""
-
-
-Carrier: TypeAlias = StrandThread | RequestThread | Wakeup
-"""Holds the code of a strand that rests."""
-
-
-@dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The functions of later parts of the simulation that the turns call, in the thread of a strand."""
+    """The functions of later parts of the simulation that the turns call: in the thread of a strand or,
+    at the start and for the ``Watchdog``, in that of the player.
+    """
 
     advance: Callable[[], Strand | None]
     """Let the trial go on until a strand has to run; return the strand, or None at the end."""
@@ -297,7 +219,7 @@ class Turns:
         if self._take_from(strand, rest):
             self._pass_on()
         if not self.has_ended:
-            strand.thread.gate.acquire()
+            strand.thread.wait()
         self._resume(strand)
 
     def _rest_in_request(self, strand: Strand, rest: Rest) -> None:
@@ -396,7 +318,7 @@ class Turns:
         if chosen is not None:
             self._give_to(chosen)
         else:
-            # The strand has gone on, and waits for its turn or has ended.
+            # The strand has gone on, and waits for its turn or has ended, or it is a daemon's.
             self._pass_on()
 
     def skip_lost(self, strand: Strand) -> None:
@@ -465,7 +387,7 @@ class Turns:
         with self._in_this_thread(strand):
             carried_strand.set(strand)
             try:
-                strand.thread.gate.acquire()
+                strand.thread.wait()
                 self._resume(strand)
                 body()
             except BaseException as error:

@@ -23,7 +23,7 @@ from ...process.replace import Patch
 from ..fakes.connections import Connections, MemoryLink
 from ..simulation.current_thread import PROMISE
 from ..simulation.loops import AsyncLibrary, EventLoop, Loops
-from ..simulation.turns import Wakeup
+from ..simulation.rest import Wakeup
 from .locks import is_of_a_fake
 
 if TYPE_CHECKING:

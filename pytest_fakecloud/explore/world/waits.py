@@ -15,7 +15,7 @@ from ..fakes.fakes import DELIVERIES_END_US
 from ..fakes.gate import wait_really
 from ..simulation.current_thread import PROMISE
 from ..simulation.pool import ABANDONED
-from ..simulation.turns import Wakeup
+from ..simulation.rest import Wakeup
 from ..values.limits import EARLIER_THREADS
 
 if TYPE_CHECKING:
