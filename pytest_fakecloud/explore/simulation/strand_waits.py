@@ -24,7 +24,7 @@ class StrandWaits(Part):
         self._sleepers = sleepers
         self._clock = clock
 
-    def sleep_of_strand(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that does not work for a strand."""
         strand = self._current_thread.strand()
         if strand is None:
@@ -32,10 +32,10 @@ class StrandWaits(Part):
         self._turns.check_alive(strand)
         if self._fakes.clock.is_moving or seconds <= 0:
             return True
-        self.yield_until(strand, None, self._fakes.time_after(seconds))
+        self.wait_until(strand, None, self._fakes.time_after(seconds))
         return True
 
-    def yield_until(
+    def wait_until(
         self,
         strand: Strand,
         ready: Callable[[], bool] | None,
@@ -53,7 +53,7 @@ class StrandWaits(Part):
                 self._log.flags.add("timers")
         self._turns.yield_turn(strand, Waiting(ready, until_us, for_other_thread))
 
-    def yield_in_command(
+    def wait_in_command(
         self, strand: Strand, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> object:
         """Let other strands run until ``poll()`` returns something other than None, for a strand whose
@@ -70,7 +70,7 @@ class StrandWaits(Part):
         if not ready() and self._fakes.now_us() < until_us:
             line = strand.line
             try:
-                self.yield_until(strand, ready, until_us)
+                self.wait_until(strand, ready, until_us)
             except Crash:
                 if self._current_thread.strand() is strand:
                     raise
@@ -100,7 +100,7 @@ class StrandWaits(Part):
                 raise RuntimeError("the trial has ended in which this thread began to sleep")
         return True
 
-    async def sleep_of_task(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
+    async def sleep_async(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
         """Sleep in an event loop that works for a strand, unexplored; return False for other loops.
 
         A task that sleeps when the trial ends is cancelled: any other exception could be caught, or end

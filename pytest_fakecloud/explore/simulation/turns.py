@@ -48,7 +48,7 @@ A strand that goes on after the end of its trial, or after the crash of its clie
 next thing that it does: from ``check_alive()``, or from ``Strand`` and ``world.locks`` where it would
 wait. In a thread that an earlier trial has left, ``Callers`` raises it. It ends the code in
 ``run_in_own_thread()`` or ``run_in_pool_thread()``. A thread of a fake that handles a request of the
-strand gets it, too: ``Calls.at_call()`` drops the connection, and ``StrandWaits.yield_in_command()``
+strand gets it, too: ``Calls.at_call()`` drops the connection, and ``StrandWaits.wait_in_command()``
 ends the wait of a blocking command.
 
 "Whose thread is this?" and "One turn, from strand to strand" in docs/contributing/map.md have examples.

@@ -88,7 +88,7 @@ class Asyncio(AsyncLibrary):
         loop = asyncio.get_running_loop()
         if isinstance(loop, FakeTimeLoop):
             return False
-        return await self._world.waits.sleep_in_loop(seconds, partial(_Wakeup, loop))
+        return await self._world.waits.sleep_async(seconds, partial(_Wakeup, loop))
 
     def run(self, coroutine: Any) -> Any:
         """Return the result of a coroutine of a client, a delivery or a check, in a new loop."""

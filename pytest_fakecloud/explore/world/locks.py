@@ -64,7 +64,7 @@ class _SharedLock:
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.fakes.now_us() >= until):
                 break
-            simulation.strand_waits.yield_until(strand, self._is_free, until, for_other_thread=True)
+            simulation.strand_waits.wait_until(strand, self._is_free, until, for_other_thread=True)
         simulation.log.touch_lock(self.name)
         return bool(acquired)
 

@@ -95,7 +95,7 @@ def thread_patches(world: World) -> Iterator[Patch]:
         if timeout is not None:
             until = world.fakes.time_after(max(0.0, timeout))
         while child.state != "ended" and (until is None or world.fakes.now_us() < until):
-            simulation.strand_waits.yield_until(
+            simulation.strand_waits.wait_until(
                 strand, lambda: child.state == "ended", until, for_other_thread=True
             )
         if child.state == "ended":

@@ -42,15 +42,15 @@ class ThreadWaits:
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return simulation.strand_waits.sleep_of_strand(seconds)
+        return simulation.strand_waits.sleep(seconds)
 
-    async def sleep_in_loop(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
+    async def sleep_async(self, seconds: float, new_wakeup: Callable[[], Wakeup]) -> bool:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
         simulation = self._world.simulation
         if simulation is None:
             return self.wait_in_check(lambda: False, seconds)
         self._check_promise(seconds)
-        return await simulation.strand_waits.sleep_of_task(seconds, new_wakeup)
+        return await simulation.strand_waits.sleep_async(seconds, new_wakeup)
 
     def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
         """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
@@ -84,7 +84,7 @@ class ThreadWaits:
         if timeout != 0 and not is_over():
             if simulation is not None and strand is not None:
                 until = None if timeout is None else world.fakes.time_after(timeout)
-                simulation.strand_waits.yield_until(strand, is_over, until)
+                simulation.strand_waits.wait_until(strand, is_over, until)
             elif not self.wait_in_check(is_over, timeout):
                 end = math.inf if timeout is None else monotonic() + timeout
                 wait_really(lambda: is_over() or monotonic() > end, None)
@@ -104,7 +104,7 @@ class ThreadWaits:
         world, thread, simulation = self._world, self._world.current_thread, self._world.simulation
         strand = thread.served()
         if simulation is not None and strand is not None and not world.fakes.clock.is_moving:
-            return simulation.strand_waits.yield_in_command(strand, signal, poll, until_us)
+            return simulation.strand_waits.wait_in_command(strand, signal, poll, until_us)
         stream = world.fakes.connections.streams.get(threading.get_ident())
         if stream is not None:
             return stream.look(
@@ -132,8 +132,8 @@ class ThreadWaits:
     def patience_with_threads(self, timeout: float) -> float:
         """Return for how many real seconds a wait with a time-out may still be ended by another thread:
         not by one of the fakes, nor by an abandoned one. A thread that was there before the exploration
-        can be idle for good, as libraries keep some for later, so such a one gets a second (decided
-        here).
+        can be idle for good, as libraries keep some for later, so such a one gets ``EARLIER_THREADS``
+        (decided here).
         """
         me = threading.current_thread()
         others = [
