@@ -29,7 +29,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.signals import Signal
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.explore import player_for
-from pytest_fakecloud.explore.simulation import real_waits
+from pytest_fakecloud.explore.simulation import outsiders
 from pytest_fakecloud.explore.subject.options import Options
 from pytest_fakecloud.explore.subject.programs import programs_of
 from pytest_fakecloud.explore.values.limits import CHECKS_AT_START
@@ -90,7 +90,7 @@ def test_a_thread_that_has_failed_before_it_began_holds_up_no_trial(
     thread = threading.Thread()
     monkeypatch.setitem(threading._limbo, thread, thread)  # type: ignore[attr-defined]
     assert thread in threading.enumerate()
-    others = real_waits.Outsiders(())
+    others = outsiders.Outsiders(())
     assert thread not in others._idle
     assert thread not in others._all_threads()
 
@@ -105,12 +105,12 @@ def _thread(function: Callable[[], object], end: threading.Event) -> Iterator[th
     assert not thread.is_alive()
 
 
-def _checks(others: real_waits.Outsiders, monkeypatch: pytest.MonkeyPatch) -> int:
+def _checks(others: outsiders.Outsiders, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how many checks these threads take until they are idle, or are no longer awaited."""
     naps: list[None] = []
-    nap = real_waits.nap
+    nap = outsiders.nap
     with monkeypatch.context() as patch:
-        patch.setattr(real_waits, "nap", lambda: naps.append(nap()))
+        patch.setattr(outsiders, "nap", lambda: naps.append(nap()))
         others.await_idle(lambda: False)
     return len(naps)
 
@@ -128,7 +128,7 @@ def test_a_thread_in_a_function_of_the_package_is_idle_where_it_waits_then(
 
     with _thread(wait, end):
         wait_until(lambda: inside._sleepers)
-        others = real_waits.Outsiders(())
+        others = outsiders.Outsiders(())
         inside.notify()
         is_outside.wait(30)
         _checks(others, monkeypatch)
@@ -147,10 +147,10 @@ def test_a_thread_that_never_rests_is_awaited_once(monkeypatch: pytest.MonkeyPat
                 rests.set()
                 is_busy.wait(30)
 
-    monkeypatch.setattr(real_waits, "CHECKS_OF_OUTSIDERS", 30)
+    monkeypatch.setattr(outsiders, "CHECKS_OF_OUTSIDERS", 30)
     with _thread(work, end) as thread:
         rests.wait(30)
-        others = real_waits.Outsiders(())
+        others = outsiders.Outsiders(())
 
         def has_rested() -> bool:
             return _checks(others, monkeypatch) < 30 and not others._restless
@@ -180,8 +180,8 @@ def test_a_thread_that_stays_idle_holds_up_no_trial(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis, naps = Redis(kv.url, kv.token, rest_retries=0), []
-    nap = real_waits.nap
-    monkeypatch.setattr(real_waits, "nap", lambda: (naps.append(1), nap()))
+    nap = outsiders.nap
+    monkeypatch.setattr(outsiders, "nap", lambda: (naps.append(1), nap()))
 
     def check() -> None:
         assert kv.value("n") != "0"
@@ -297,7 +297,7 @@ def test_several_clients_of_a_running_application_are_an_error(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch, kind: str, late: str
 ) -> None:
     """The error is the same whichever request reaches a fake first."""
-    monkeypatch.setattr(real_waits, "CHECKS_OF_OUTSIDERS", 2)
+    monkeypatch.setattr(outsiders, "CHECKS_OF_OUTSIDERS", 2)
     app, redis = FastAPI(), Redis(kv.url, kv.token, rest_retries=0)
     gates: list[threading.Event] = []
 

@@ -16,7 +16,7 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.explore.simulation import real_waits
+from pytest_fakecloud.explore.simulation import watchdog
 
 from .conftest import expects, failure, holds
 from .test_verdicts import error
@@ -81,7 +81,7 @@ def test_a_client_whose_thread_ends_before_its_code_is_an_error(
 def test_a_thread_that_does_not_begin_its_code_is_an_error(
     cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real_waits, "LOST_AFTER", 0.2)
+    monkeypatch.setattr(watchdog, "LOST_AFTER", 0.2)
     lock = _thread.allocate_lock()
 
     class Waiting(threading.Thread):
@@ -147,7 +147,7 @@ def test_a_thread_that_fails_before_it_counts_as_started_is_reported(
     cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``Thread.start()`` waits for it forever, also without the exploration."""
-    monkeypatch.setattr(real_waits, "REAL_WAIT", 0.2)
+    monkeypatch.setattr(watchdog, "REAL_WAIT", 0.2)
 
     class Failing(threading.Thread):
         def _bootstrap_inner(self) -> None:

@@ -14,6 +14,7 @@ from ...kv.command_fields import only_prepares
 from ...kv.report.calls import command_of
 from .call_disturbances import session_of
 from .current_thread import Origin
+from .outsiders import Outsiders
 from .part import Common, Part
 from .strand import Strand
 
@@ -41,8 +42,9 @@ class Caller(NamedTuple):
 class Callers(Part):
     """Says for each call of a trial whose it is, from its thread and its connection."""
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: Common, *, outsiders: Outsiders) -> None:
         super().__init__(common)
+        self._outsiders = outsiders
         self._by_port: dict[int, Strand] = {}
         """The strand that uses each connection, by the client's port."""
         self._senders: dict[int, Origin] = {}

@@ -18,6 +18,7 @@ from ..values.trial import Line
 from .call_disturbances import CallDisturbances, Target, faults_of_nodes, possible_disturbances
 from .callers import Caller, Callers
 from .decisions import Decisions
+from .known_times import KnownTimes
 from .part import Common, Part
 from .pauses import Pauses
 from .stacks import CallSites, describe_places
@@ -40,6 +41,7 @@ class Calls(Part):
         self,
         common: Common,
         *,
+        known_times: KnownTimes,
         call_sites: CallSites,
         callers: Callers,
         pauses: Pauses,
@@ -48,6 +50,7 @@ class Calls(Part):
         workers: Workers,
     ) -> None:
         super().__init__(common)
+        self._known_times = known_times
         self._call_sites = call_sites
         self._callers = callers
         self._pauses = pauses
@@ -153,11 +156,16 @@ class Calls(Part):
     def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
+        if self._is_noted(fake):
             route = "" if request is None else request.call.route
             node_faults = () if request is None else faults_of_nodes(fake, request)
             target = Target(fake.fixture, route, node_faults, may_wait)
             self._pauses.note_point(strand, possible_disturbances(target))
+
+    def _is_noted(self, fake: Fake) -> bool:
+        """Return whether the points of calls of a fake are recorded."""
+        disturbable_fakes = self._script.subject.disturbable_fakes
+        return self._script.plan.notes_points and fake.name in disturbable_fakes
 
     def _receive(self, strand: Strand, point: int) -> _Rests:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
@@ -200,7 +208,7 @@ class Calls(Part):
             # would block the loop, and with it the other tasks.
             return
         point = strand.next_point()
-        if self._script.plan.notes_points and fake.name in self._script.subject.disturbable_fakes:
+        if self._is_noted(fake):
             self._pauses.note_point(strand)
         for rest in self._let_others_run(strand, point, fake):
             self._turns.yield_turn(strand, rest)

@@ -1,29 +1,22 @@
-"""The moves of the clock in a trial, the times to which it moves, and whom it wakes."""
+"""The moves of the clock in a trial, and when they are possible or necessary."""
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ...core.touches import Touch
-from ...kv.touches import touch_of_key
-from ..fakes.fakes import DueDelivery, Fakes
-from ..fakes.gate import wait_really
+from ..fakes.fakes import DueDelivery
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
-from ..values.limits import CHECKS_OF_SLEEPERS
 from ..values.trial import Step
+from .known_times import MOST_TIMERS, KnownTimes
 from .part import Common, Part
+from .pauses import Pauses
+from .sleepers import Sleepers
 from .stacks import describe_places
 from .strand import Strand
-
-if TYPE_CHECKING:
-    from .pauses import Pauses
 
 MOST_FORCED_MOVES = 20_000
 """Maximum number of times that the clock moves in one trial because no strand could run."""
@@ -33,67 +26,6 @@ FIRINGS = 3
 """Number of firings in a trial after which the schedules of queues fire only while a strand waits and
 none can run, if no ``horizon`` is given.
 """
-
-MOST_TIMERS = 1_000
-"""Maximum number of timers, or of pending stream entries of one group, that are inspected."""
-_MOST_AHEAD_US = 86_400 * 1_000_000
-"""Microseconds from now until which a number in a request counts as a time."""
-
-
-class KnownTimes:
-    """The times of timers, of ends of TTLs and idle times, and those that requests contained."""
-
-    def __init__(self, fakes: Fakes) -> None:
-        self._fakes = fakes
-        self._idle_times: set[tuple[Any, bytes, bytes, int]] = set()
-        self._data: set[int] = set()
-        """The times that requests contained, in microseconds; each was in the future then."""
-
-    def note_data(self, times_us: Iterable[int]) -> None:
-        """Record the times in the next day that a request contains: due times, leases, windows."""
-        for at_us in times_us:
-            if 0 < at_us - self._fakes.now_us() <= _MOST_AHEAD_US:
-                self._data.add(at_us)
-
-    def next_in_data(self, now: int) -> int | None:
-        """Return the next time that a request contained, or None."""
-        return min((at for at in self._data if at > now), default=None)
-
-    def note_idle_time(self, keyspace: Any, claims: tuple[bytes, bytes, int]) -> None:
-        """Record the idle time after which a command claims or lists pending stream entries."""
-        self._idle_times.add((keyspace, *claims))
-
-    def upcoming(self, now: int, most: int) -> list[int]:
-        """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
-        ends_ms: set[int] = set()
-        if self._idle_times:
-            ends_ms.update(self._ends_of_idle_times())
-        for keyspace in self._fakes.keyspaces.values():
-            ends_ms.update(keyspace.expires.values(), keyspace.volatile.values())
-        ends = sorted(ends_ms)
-        next_end = bisect_right(ends, now // 1000)
-        times = self._fakes.clock.due_times()
-        # Every point of a trial comes here, and there may be thousands of keys.
-        for at_ms in ends[next_end : next_end + most]:
-            times.add(at_ms * 1000)
-        ordered = sorted(times)
-        first = bisect_right(ordered, now)
-        return ordered[first : first + most]
-
-    def _ends_of_idle_times(self) -> Iterator[int]:
-        """Yield the times at which pending stream entries become claimable, in milliseconds."""
-        for keyspace, key, group, idle_ms in self._idle_times:
-            consumer_group = getattr(keyspace.values.get(key), "groups", {}).get(group)
-            if consumer_group is not None:
-                for _, pending in itertools.islice(consumer_group.pending.items(), MOST_TIMERS):
-                    yield pending.delivered_ms + idle_ms
-
-    def ends_until(self, until_us: int) -> Iterator[Touch]:
-        """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
-        for (fake, _), keyspace in self._fakes.keyspaces.items():
-            for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
-                if at_ms * 1000 <= until_us:
-                    yield touch_of_key(fake, keyspace.index, key, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,58 +52,16 @@ class _NextTimes(NamedTuple):
         return min((at for at in self if at is not None and at > after_us), default=None)
 
 
-class _Sleeper(NamedTuple):
-    until_us: int
-    strand: Strand
-    """The strand that waits for the sleeping code."""
-    wake: Callable[[], object]
-
-
-class Sleepers(Part):
-    """Sleeps of threads and tasks that are not explored, such as those of an application. They end when
-    the clock has moved far enough, one after the other.
-    """
-
-    def __init__(self, common: Common) -> None:
-        super().__init__(common)
-        self._sleepers: list[_Sleeper] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._sleepers)
-
-    def add(self, until_us: int, strand: Strand, wake: Callable[[], object]) -> None:
-        self._sleepers.append(_Sleeper(until_us, strand, wake))
-
-    def times(self) -> list[int]:
-        return [sleeper.until_us for sleeper in self._sleepers]
-
-    def wake(self, now_us: int) -> None:
-        """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
-        due = [s for s in self._sleepers if s.until_us <= now_us]
-        for sleeper in sorted(due, key=lambda s: (s.until_us, self._strands.index(s.strand))):
-            self._sleepers.remove(sleeper)
-            sleeper.wake()
-            wait_really(partial(self._has_gone_on, sleeper.strand), CHECKS_OF_SLEEPERS)
-
-    def _has_gone_on(self, strand: Strand) -> bool:
-        """Return whether the code that works for a strand sleeps again, or has let the strand go on."""
-        sleeps_again = any(other.strand is strand for other in self._sleepers)
-        ready = strand.waiting.ready
-        return self._turns.has_ended or sleeps_again or ready is None or ready()
-
-    def end(self) -> None:
-        """Wake all sleepers, because the trial has ended."""
-        while self._sleepers:
-            self._sleepers.pop().wake()
-
-
 class TrialClock(Part):
     """Moves the fake time of a trial: as an option that is chosen (``move()``), because no strand can
     run (``pass_time()``), or for a thread that sleeps while a strand waits for it (``move_to()``).
     """
 
-    def __init__(self, common: Common, *, sleepers: Sleepers, pauses: Pauses) -> None:
+    def __init__(
+        self, common: Common, *, known_times: KnownTimes, sleepers: Sleepers, pauses: Pauses
+    ) -> None:
         super().__init__(common)
+        self._known_times = known_times
         self._sleepers = sleepers
         self._pauses = pauses
         self.moves: list[tuple[int, int]] = []
@@ -254,7 +144,7 @@ class TrialClock(Part):
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
-        self.end_unawaited_schedules()
+        self.end_unawaited_queue_schedules()
         now = self._fakes.now_us()
         target = self._next_times(now).earliest(now)
         if target is None:
@@ -276,7 +166,7 @@ class TrialClock(Part):
         times = self._next_times(now).earliest(now), *self._known_times.upcoming(now, 1)
         return min((at for at in times if at is not None), default=None)
 
-    def end_unawaited_schedules(self) -> None:
+    def end_unawaited_queue_schedules(self) -> None:
         """Take out the schedules of queues if none may fire and no strand waits for a time, so that the
         trial can end.
         """

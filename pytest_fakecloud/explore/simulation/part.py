@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..fakes.fakes import Fakes
 from .current_thread import ThreadInTrial
@@ -11,10 +10,6 @@ from .log import TrialLog
 from .script import Script
 from .strand import Strands
 from .turns import Turns
-
-if TYPE_CHECKING:
-    from .clock import KnownTimes
-    from .real_waits import Outsiders
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +26,6 @@ class Common:
     """Who asks."""
     log: TrialLog
     """What has happened."""
-    known_times: KnownTimes
-    outsiders: Outsiders
-    """The threads of the process that no trial controls."""
 
 
 class Part:
@@ -46,5 +38,3 @@ class Part:
         self._turns = common.turns
         self._current_thread = common.current_thread
         self._log = common.log
-        self._known_times = common.known_times
-        self._outsiders = common.outsiders

@@ -18,6 +18,7 @@ from ..values.disturbances import (
     Kind,
 )
 from ..values.trial import Choices
+from .known_times import KnownTimes
 from .log import span_text
 from .part import Common, Part
 from .strand import Strand
@@ -34,8 +35,9 @@ _LATE_STARTS: Choices = (
 class Pauses(Part):
     """Pauses one strand or all strands, within the patience of those that have begun."""
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: Common, *, known_times: KnownTimes) -> None:
         super().__init__(common)
+        self._known_times = known_times
         self.all_until_us = 0
         """The end of a pause of all strands; until then, no delivery begins."""
 
@@ -122,7 +124,7 @@ class Pauses(Part):
         """Record the disturbances that are possible at a point: these, and pauses until times."""
         if not self._fakes.clock.is_moving:
             now = self._fakes.now_us()
-            due_us, latest_us = (self._known_times.next_in_data(now), self._latest_us(strand, now))
+            due_us, latest_us = self._known_times.next_in_data(now), self._latest_us(strand, now)
             choices += _pauses(
                 bisect_right(self._known_times.upcoming(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,

@@ -96,7 +96,7 @@ class Scheduler(Part):
     def _add_clock_move(self, options: list[Option]) -> list[Option]:
         """Add the move of the clock to what can run, if it is one to order with other steps."""
         if not options:
-            self._clock.end_unawaited_schedules()
+            self._clock.end_unawaited_queue_schedules()
         move = self._clock.possible_move(options)
         if move is None:
             return options

@@ -16,22 +16,25 @@ from ..values.trial import NOT_JUDGED, CloudState, Effects, StrandRecord, Trial,
 from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
-from .clock import KnownTimes, Sleepers, TrialClock
+from .clock import TrialClock
 from .current_thread import ThreadInTrial
 from .decisions import Decisions
 from .delivery_strands import DeliveryStrands
+from .known_times import KnownTimes
 from .log import TrialLog
 from .loops import Loops
 from .operations import Operations
 from .part import Common
 from .pauses import Pauses
-from .real_waits import RealWaits, Watchdog
+from .real_waits import RealWaits
 from .scheduler import Scheduler
 from .script import Script
+from .sleepers import Sleepers
 from .stacks import CallSites, describe_places, distinct_places
 from .strand import Strand, Strands
 from .strand_waits import StrandWaits
 from .turns import MOST_CRASHES, Callbacks, Turns
+from .watchdog import Watchdog
 from .workers import MOST_STARTS, Workers
 
 if TYPE_CHECKING:
@@ -54,7 +57,6 @@ class Simulation:
         self.turns = turns = Turns(world.threads, fakes.connections, strands)
         self.current_thread = current = ThreadInTrial(turns, strands, world.outsiders)
         self.log = log = TrialLog(fakes, script, current)
-        self.known_times = times = KnownTimes(fakes)
         common = Common(
             fakes=fakes,
             script=script,
@@ -62,23 +64,27 @@ class Simulation:
             turns=turns,
             current_thread=current,
             log=log,
-            known_times=times,
-            outsiders=world.outsiders,
         )
+        self.known_times = known_times = KnownTimes(fakes)
         self.operations = Operations(common)
-        self.callers = Callers(common)
+        self.callers = Callers(common, outsiders=world.outsiders)
         self.loops = Loops(common)
         self.delivery_strands = DeliveryStrands(common)
         self._workers = Workers(common)
         self._sleepers = Sleepers(common)
-        self._pauses = Pauses(common)
-        self.real_waits = RealWaits(common, sleepers=self._sleepers)
-        self.clock = clock = TrialClock(common, sleepers=self._sleepers, pauses=self._pauses)
+        self._pauses = Pauses(common, known_times=known_times)
+        self.real_waits = RealWaits(common, outsiders=world.outsiders, sleepers=self._sleepers)
+        self.clock = clock = TrialClock(
+            common, known_times=known_times, sleepers=self._sleepers, pauses=self._pauses
+        )
         self._decisions = Decisions(common, clock=clock)
-        self.strand_waits = StrandWaits(common, sleepers=self._sleepers, clock=clock)
+        self.strand_waits = StrandWaits(
+            common, outsiders=world.outsiders, sleepers=self._sleepers, clock=clock
+        )
         self.call_sites = CallSites(world.async_library, are_noted=plan.has_details)
         self.calls = Calls(
             common,
+            known_times=known_times,
             call_sites=self.call_sites,
             callers=self.callers,
             pauses=self._pauses,

@@ -10,17 +10,22 @@ from ...core.errors import Crash
 from ...core.signals import Signal
 from ...core.touches import READS_CLOCK
 from ..fakes.gate import Gate
-from .clock import Sleepers, TrialClock
+from .clock import TrialClock
+from .outsiders import Outsiders
 from .part import Common, Part
 from .rest import Waiting, Wakeup
+from .sleepers import Sleepers
 from .strand import Strand
 
 
 class StrandWaits(Part):
     """Lets a strand wait for a condition or a time. Then other strands run."""
 
-    def __init__(self, common: Common, *, sleepers: Sleepers, clock: TrialClock) -> None:
+    def __init__(
+        self, common: Common, *, outsiders: Outsiders, sleepers: Sleepers, clock: TrialClock
+    ) -> None:
         super().__init__(common)
+        self._outsiders = outsiders
         self._sleepers = sleepers
         self._clock = clock
 

@@ -76,7 +76,7 @@ from .strand import Strand
 if TYPE_CHECKING:
     from ..fakes.connections import Connections
     from .pool import Threads
-    from .real_waits import Watchdog
+    from .watchdog import Watchdog
 
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""

@@ -17,8 +17,8 @@ from ..fakes.fakes import Fakes
 from ..simulation.current_thread import OF_FAKES, CurrentThread, ThreadBetweenTrials
 from ..simulation.log import TrialLog
 from ..simulation.loops import AsyncLibrary
+from ..simulation.outsiders import Outsiders
 from ..simulation.pool import Threads
-from ..simulation.real_waits import Outsiders
 from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
 from ..subject.options import Subject
