@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import Call
 from ...core.errors import broken_promise
 from ...core.touches import Touch
+from ...kv.touches import key_of_touch
 from ...queue.touches import touches_of_delivery
 from ..fakes.fakes import DueDelivery, Fakes
 from ..fakes.fingerprint import Fingerprints, content_of
 from ..values.accesses import Access
 from ..values.disturbances import DELAYS, KINDS, RANDOM, Disturbance, Kind
 from ..values.footprint import CHECKS_PROMISE, CommandLine
-from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint, Step
+from ..values.schedule import Schedule
+from ..values.trial import Choices, Effects, Flag, Handler, Line, ReachedPoint, Step
 from .current_thread import ThreadInTrial
 
 if TYPE_CHECKING:
@@ -154,6 +156,24 @@ class TrialLog:
         self.lines[at] = Line(line.at_us, line.strand, "waits in a call", step=line.step)
         line.at_us = now_us
         self.lines.append(line)
+
+    def effects(self) -> Effects:
+        """Return what the trial has done to the data of the fakes, before a check changes them."""
+        # Only trials in which nothing but the order of calls differs are compared by what they leave.
+        has_only_orders = Schedule(self.applied).has_only_orders
+        left, left_with_ttl = self.fingerprints.left() if has_only_orders else ({}, {})
+        remaining: dict[Touch, bool] = {}
+        pending: set[Touch] = set()
+        for access in self.accesses:
+            for key in access.keys:
+                keyspace = self._fakes.keyspaces.get((key.fake, key.kind))
+                name = key_of_touch(key)
+                if keyspace is not None and name in keyspace.values:
+                    remaining[key] = name not in keyspace.expires
+                    groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
+                    if any(group.pending for group in groups.values()):
+                        pending.add(key)
+        return Effects(self.accesses, remaining, left, left_with_ttl, pending, self.acknowledged)
 
     def has_overlap(self) -> bool:
         """Return whether another strand made a call while the last disturbance delayed a strand."""

@@ -1,4 +1,4 @@
-"""Disturbances: the events by which a trial differs from the default, and their kinds."""
+"""Disturbances: what happens in a trial that does not happen in the undisturbed one, and their kinds."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ _Trait: TypeAlias = Literal[
     # Where it is applied, and by which class or table. Each kind has one or two of these, except for
     # ``slow``, which ``Pauses`` apply after a call, and ``numbers``, which ``Randomness`` applies to a
     # whole trial.
-    "switch",  # where several strands could run, by ``Decisions``: only changes the order of steps
+    "switch",  # where several steps could come next, by ``Decisions``: changes their order
     "pause",  # before a call, or a client's start, by ``Pauses``: pauses a strand, or all of them
     "event",  # before a call is served, by a function in ``call_disturbances.HAPPEN``
     "fault",  # as the call, by one in ``call_disturbances.SERVE``; the first one in ``KINDS`` wins
@@ -361,7 +361,7 @@ def with_trait(trait: _Trait) -> frozenset[Kind]:
 
 
 SWITCHES = with_trait("switch")
-"""Kinds that only change the order of steps."""
+"""Kinds that only change the order of steps: of strands, and with ``CLOCK`` of moves of the clock."""
 PAUSES = with_trait("pause")
 """Kinds that pause a strand before its call, and all others too if they are not among ``DELAYS``."""
 DELAYS = with_trait("one strand")

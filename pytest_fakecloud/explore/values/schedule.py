@@ -61,6 +61,11 @@ class Schedule(tuple[Disturbance, ...]):
         """Whether the clock moves although a strand could run."""
         return any(disturbance.runs_first == CLOCK for disturbance in self)
 
+    @property
+    def has_only_orders(self) -> bool:
+        """Whether it changes nothing but the order of strands, and the clock moves as it would."""
+        return self.kinds <= SWITCHES and not self.moves_clock
+
     def with_series(self, number: int) -> Schedule:
         """Return the schedule with another series of random numbers, or without one for 0."""
         if number == self.series:

@@ -10,12 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 from ...cloud.base import BaseCloud
-from ...core.touches import READS_CLOCK, Touch
-from ...kv.touches import key_of_touch
+from ...core.touches import READS_CLOCK
 from ...process.replace import Function
 from ..fakes.fakes import Fakes
 from ..simulation.current_thread import OF_FAKES, CurrentThread, ThreadBetweenTrials
-from ..simulation.log import TrialLog
 from ..simulation.loops import AsyncLibrary
 from ..simulation.outsiders import Outsiders
 from ..simulation.pool import Threads
@@ -23,12 +21,11 @@ from ..simulation.simulation import Simulation
 from ..simulation.strand import Strand
 from ..subject.options import Subject
 from ..subject.programs import check_has_run, current_observer
-from ..values.disturbances import SWITCHES
 from ..values.footprint import command_line
 from ..values.history import TrialHistory
 from ..values.learned import Learned
 from ..values.plan import Plan
-from ..values.trial import Effects, Trial
+from ..values.trial import Trial
 from .asyncio_loops import Asyncio
 from .randomness import Randomness
 from .waits import ThreadWaits
@@ -94,7 +91,7 @@ class World:
         if self.randomness.has_drawn():
             log.note_numbers(plan.schedule.series)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps == "everything" else None
-        return simulation.make_trial(self._effects(log), state), history
+        return simulation.make_trial(log.effects(), state), history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:
@@ -109,23 +106,6 @@ class World:
             self.simulation, self.current_thread = None, self.between_trials
             current_observer.reset(token)
         self.fakes.check_queues()
-
-    def _effects(self, log: TrialLog) -> Effects:
-        """Return what a trial has done to the data of the fakes, before a check changes them."""
-        # Only trials in which nothing but the order of calls differs are compared by what they leave.
-        has_only_orders = all(disturbance.kind in SWITCHES for disturbance in log.applied)
-        left, left_with_ttl = log.fingerprints.left() if has_only_orders else ({}, {})
-        remaining: dict[Touch, bool] = {}
-        pending: set[Touch] = set()
-        for access in log.accesses:
-            for key in access.keys:
-                keyspace, name = self.fakes.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
-                if keyspace is not None and name in keyspace.values:
-                    remaining[key] = name not in keyspace.expires
-                    groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
-                    if any(group.pending for group in groups.values()):
-                        pending.add(key)
-        return Effects(log.accesses, remaining, left, left_with_ttl, pending, log.acknowledged)
 
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
