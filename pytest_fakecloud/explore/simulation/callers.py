@@ -125,8 +125,7 @@ class Callers(Part):
     def of_rejected(self, request: Request) -> Strand | None:
         """Return the strand that makes a call without valid credentials, which no fake serves."""
         strand, _ = self._strand_of(request)
-        is_no_part = self._current_thread.is_checking_promise() or self._turns.has_ended
-        return None if is_no_part else strand
+        return strand if self._current_thread.is_live() else None
 
     @contextlib.contextmanager
     def awaiting(self, strand: Strand, point: int) -> Iterator[None]:

@@ -190,6 +190,12 @@ class ThreadInTrial(CurrentThread):
         """
         return self._promise is not None
 
+    def is_live(self) -> bool:
+        """Return whether what threads do is part of the trial: it has not ended, and no promise is being
+        checked.
+        """
+        return not (self._turns.has_ended or self.is_checking_promise())
+
     # -- the strand
 
     def strand(self) -> Strand | None:
@@ -203,7 +209,7 @@ class ThreadInTrial(CurrentThread):
         return self.strand() if self.role() is STRAND else None
 
     def executing(self) -> Strand | None:
-        return None if self._turns.has_ended else self.served() or self.strand()
+        return self.served() or self.strand() if self.is_live() else None
 
     def served(self) -> Strand | None:
         return None if self.is_checking_promise() else self._served.get(threading.get_ident())
@@ -220,8 +226,7 @@ class ThreadInTrial(CurrentThread):
 
     def drawing_for(self) -> Strand | None:
         is_player = threading.get_ident() == self._player
-        is_no_part = is_player or self.is_checking_promise() or self._turns.has_ended
-        return None if is_no_part else self.working_for()
+        return self.working_for() if self.is_live() and not is_player else None
 
     # -- what the thread begins and ends
 

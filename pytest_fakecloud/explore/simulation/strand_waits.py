@@ -123,7 +123,7 @@ class StrandWaits(Part):
 
     def _sleeper(self) -> Strand | None:
         """Return the strand for which this thread sleeps in fake time, although it is not explored."""
-        if self._current_thread.is_checking_promise() or self._turns.has_ended:
+        if not self._current_thread.is_live():
             return None
         origin = self._current_thread.origin()
         if origin == "fake":  # It runs the handler of a ``destination`` for the delivering strand.
