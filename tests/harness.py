@@ -27,7 +27,7 @@ from _pytest.mark import ParameterSet
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.world import patches
+from pytest_fakecloud.explore.world import clocks
 from pytest_fakecloud.process import loops
 from pytest_fakecloud.process.surroundings import changes_for, no_proxy
 from pytest_fakecloud.pytest_run.warning import FakecloudWarning
@@ -310,7 +310,7 @@ def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[N
     searching them takes longer than most explorations.
     """
     own, folder = request.module.__name__, request.module.__package__
-    keeps_originals = patches.keeps_originals
+    keeps_originals = clocks.keeps_originals
 
     @functools.cache
     def leaves_out(name: str) -> bool:
@@ -321,7 +321,7 @@ def explore_searches_fewer_modules(request: pytest.FixtureRequest) -> Iterator[N
         return root in _APART or name in _APART or keeps_originals(name)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patches, "keeps_originals", leaves_out)
+        patch.setattr(clocks, "keeps_originals", leaves_out)
         patch.setattr(loops, "keeps_originals", leaves_out)
         yield
 

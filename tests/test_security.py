@@ -264,7 +264,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     started = {
         module for name, modules in users.items() if starts.match(name) for module in modules
     }
-    assert started <= {"standalone/serving.py", "explore/world/patches.py"}
+    assert started <= {"standalone/serving.py", "explore/world/processes.py"}
     # Imports by name, each from a fixed list of the package.
     assert users["importlib.import_module"] | users.get("import_module", set()) == {
         "__init__.py", "kv/table/registry.py", "cloud/services.py",

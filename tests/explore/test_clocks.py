@@ -18,7 +18,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, KVServer
-from pytest_fakecloud.explore.world import patches
+from pytest_fakecloud.explore.world import clocks
 
 from .conftest import holds
 
@@ -270,9 +270,9 @@ def test_an_exploration_searches_the_modules_for_clocks_only_once(
 ) -> None:
     """At its end, it would search them again if anything still held a replacement."""
     names: list[str] = []
-    keeps_originals = patches.keeps_originals
+    keeps_originals = clocks.keeps_originals
     monkeypatch.setattr(
-        patches, "keeps_originals", lambda name: names.append(name) or keeps_originals(name)
+        clocks, "keeps_originals", lambda name: names.append(name) or keeps_originals(name)
     )
     cloud.explore(lambda: redis.get("k"), holds, schedule="")
     assert names.count(__name__) == 1

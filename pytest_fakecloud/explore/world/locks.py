@@ -1,4 +1,4 @@
-"""The locks of explored code, and what its functions and objects have stored before ``explore()``."""
+"""The locks of explored code and of its checks."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from types import FrameType, MemberDescriptorType, SimpleNamespace
+from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import Crash
-from ...core.exits import Exits
 from ...core.frames import is_own, stack_of
-from ...core.libraries import is_library
 from ...core.threads import DaemonThread, start_thread
-from ...process.replace import Function, Patch
+from ...process.replace import Patch
 from ..simulation.current_thread import ENDED, SETUP, STRAND
-from ..subject.clients import functions_of
-from ..subject.programs import Program
 from ..values.limits import END_OF_LOCK
 
 if TYPE_CHECKING:
@@ -32,14 +27,9 @@ _MAKERS_OF_LOCKS = ("threading", "queue", __name__)
 """Modules that create locks for their callers."""
 _MAKERS_OF_THREADS = (DaemonThread.__init__.__code__, start_thread.__code__)
 """Functions that create and start the threads of this package."""
-_DEPTH = 3
-"""Maximum number of references to follow from a program to a lock or a sleep."""
-_MOST_ITEMS = 100
-"""Maximum number of items of a dictionary or list that is searched."""
-_LOCK, _REENTRANT_LOCK = type(threading.Lock()), type(threading.RLock())
 
 
-class _SharedLock:
+class SharedLock:
     """A lock that lets other strands run during a wait. Other threads use the wrapped lock."""
 
     def __init__(self, world: World, name: str, real: Any = None) -> None:
@@ -106,7 +96,7 @@ class _SharedLock:
         return getattr(self._real, name)
 
 
-class _LockOfCheck(_SharedLock):
+class _LockOfCheck(SharedLock):
     """A lock that a check creates, also that of ``Condition.wait()``, with time-outs in fake time."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -122,8 +112,8 @@ class _LockOfCheck(_SharedLock):
     __enter__ = acquire
 
 
-class _SharedReentrantLock(_SharedLock):
-    """Like ``_SharedLock``, for a lock that its holder can acquire again."""
+class SharedReentrantLock(SharedLock):
+    """Like ``SharedLock``, for a lock that its holder can acquire again."""
 
     def _is_free(self) -> bool:
         # The strand that the holder's thread asks for is another one, for which the lock is not free.
@@ -155,7 +145,7 @@ def lock_patches(world: World) -> Iterator[Patch]:
             return _LockOfCheck(world, "check")
         # Choose a name that is the same in every trial, because footprints of trials are compared.
         strand.locks_created += 1
-        return _SharedLock(world, f"{strand.scheduled_name}#{strand.locks_created}")
+        return SharedLock(world, f"{strand.scheduled_name}#{strand.locks_created}")
 
     def rlock() -> Any:
         is_real = not is_explored(sys._getframe(1))
@@ -195,98 +185,3 @@ def is_of_a_fake(frame: FrameType | None) -> bool:
     return (frame is not None and is_own(frame)) or any(
         caller.f_code in _MAKERS_OF_THREADS for caller in stack_of(frame)
     )
-
-
-class StoredObjects:
-    """Replaces the locks, sleeps and clocks to which functions referred before ``explore()``, and puts
-    them back when ``exits`` is closed.
-    """
-
-    def __init__(self, world: World, exits: Exits, functions: Mapping[int, Function]) -> None:
-        self._world = world
-        self._exits = exits
-        self._functions = functions
-        self.locks: dict[int, _SharedLock] = {}
-        self._seen: dict[int, int] = {}
-        """The greatest depth with which each object was visited, by ``id()``."""
-
-    def replace_in(self, programs: Iterable[Program]) -> None:
-        """Replace what the functions of programs refer to."""
-        for program in programs:
-            for function in functions_of(program.function):
-                self.visit(function, _DEPTH)
-        locks = self.locks.values()
-        self._world.free_locks += [lock.free for lock in locks if not lock.locked()]
-
-    def visit(self, value: Any, depth: int) -> None:
-        """Replace what a value refers to, following ``depth`` further references from there."""
-        if self._seen.get(id(value), -1) >= depth:
-            return
-        self._seen[id(value)] = depth
-        if isinstance(value, partial):
-            bound: Any = value
-            state = bound.args, bound.keywords, vars(bound)
-            self._replace(
-                bound.func, depth, lambda function: bound.__setstate__((function, *state))
-            )
-            value = bound.func
-        if isinstance(value, dict | list) and len(value) <= _MOST_ITEMS:
-            pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
-            for key, held in pairs:
-                self._visit_held(held, depth, partial(value.__setitem__, key))
-            return
-        owner = getattr(value, "__self__", None)
-        if owner is not None and not isinstance(owner, type(sys)):
-            self.visit(owner, depth)
-        code = getattr(value, "__code__", None)
-        if code is None:
-            self._visit_attributes(value, depth)
-        elif not is_library(code.co_filename):
-            self._visit_closure(value, depth)
-            self._visit_names(getattr(value, "__globals__", {}), code.co_names, depth)
-
-    def _visit_attributes(self, value: Any, depth: int) -> None:
-        module = sys.modules.get(type(value).__module__)
-        source = getattr(module, "__file__", None)
-        if not isinstance(value, SimpleNamespace) and (not source or is_library(source)):
-            return
-        names = getattr(value, "__dict__", None)
-        if isinstance(names, dict):
-            self._visit_names(names, list(names), depth)
-        for name in getattr(type(value), "__slots__", ()):
-            if isinstance(getattr(type(value), name, None), MemberDescriptorType):
-                held = getattr(value, name, None)
-                self._visit_held(held, depth, partial(setattr, value, name))
-
-    def _visit_closure(self, function: Any, depth: int) -> None:
-        for cell in getattr(function, "__closure__", None) or ():
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                continue  # The variable has no value yet.
-            self._replace(value, depth, partial(setattr, cell, "cell_contents"))
-
-    def _visit_names(self, scope: dict[str, Any], names: Iterable[str], depth: int) -> None:
-        for name in names:
-            if name in scope:
-                self._visit_held(scope[name], depth, partial(scope.__setitem__, name))
-
-    def _visit_held(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        """Replace a value that is held by another one, or visit it if ``depth`` allows that."""
-        is_replaced = isinstance(value, _LOCK | _REENTRANT_LOCK)
-        if depth or is_replaced or id(value) in self._functions:
-            self._replace(value, depth - 1, put)
-
-    def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
-        function = self._functions.get(id(value))
-        if function is not None:
-            self._exits.callback(put, value)
-            put(function)
-        elif isinstance(value, _LOCK | _REENTRANT_LOCK):
-            kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
-            new = kind(self._world, f"#{len(self.locks)}", value)
-            shared = self.locks.setdefault(id(value), new)
-            self._exits.callback(put, value)
-            put(shared)
-        elif value is not None:
-            self.visit(value, depth)
