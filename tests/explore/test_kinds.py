@@ -23,7 +23,7 @@ from pytest_fakecloud import (
     KVServer,
     Queue,
 )
-from pytest_fakecloud.explore.fakes.fakes import LastingEvents
+from pytest_fakecloud.explore.fakes.lasting_events import LastingEvents
 from pytest_fakecloud.explore.simulation.call_disturbances import HAPPEN, SERVE
 from pytest_fakecloud.explore.simulation.delivery_strands import (
     AT_DELIVERIES,

@@ -1,13 +1,11 @@
-"""The fakes of a cloud while it is explored: their deliveries, disturbances and baseline."""
+"""The fakes of a cloud while it is explored, and the baseline to which they return."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...cloud.base import BaseCloud, context_of
 from ...cloud.fake import core_of
@@ -18,180 +16,14 @@ from ...core.touches import ALL, Touch
 from ...inspect.data import state_of
 from ...kv.reply import python_value
 from ...kv.touches import KEY_OF_DB, key_of_touch
-from ..values.disturbances import HOLD_US, Kind
-from ..values.names import StrandName
 from .connections import Connections, MemoryLink
+from .deliveries import Deliveries
+from .lasting_events import LastingEvents
 
 if TYPE_CHECKING:
-    from ...cloud.fake import Fake
-    from ...core.clock import Timekeeper
-    from ...core.timers import Timer
     from ...kv.engine.limits import Memory
     from ...process.process_time import ProcessTime
-    from ...queue.engine.schedules import MessageSchedule, Schedules
     from ...queue.fake import Queue
-    from ...queue.model import Message
-    from ...vector.fake import VectorIndex
-
-ROTATED_US = 10_000_000
-"""Microseconds for which the code keeps using an old token after a ``rotate_token`` disturbance."""
-_Key: TypeAlias = tuple[Kind, str]
-"""The kind of a disturbance, and the name of the fake."""
-
-
-class DueDelivery:
-    """A delivery that can begin now."""
-
-    def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
-        self.queue = queue
-        self.message = message
-        self.timer = timer
-        name = StrandName.of_delivery(ordinal, len(message.attempts) + 1)
-        self.first_name, self.scheduled_name = str(name.first), str(name)
-
-
-def _restoring(fake: Fake) -> Callable[[], None]:
-    """Return a function that restores the present tokens of a fake."""
-    tokens = {name: getattr(fake, name) for name in fake._token_names}
-    return partial(fake._set_credentials, tokens)
-
-
-class LastingEvents:
-    """The events of a trial that change a fake for a span and have not ended yet: ``hold`` and
-    ``rotate_token``, at most one of each for each fake. Partitions are in
-    ``CallDisturbances``, pauses in strands.
-
-    A disturbance that is repeated lasts for its whole span from then on.
-    """
-
-    def __init__(self, clock: Timekeeper, fakes: Iterable[Fake]) -> None:
-        self._clock = clock
-        self._baseline = [_restoring(fake) for fake in fakes]
-        self._active: dict[_Key, tuple[Callable[[], None], Timer]] = {}
-        """The function that ends each disturbance, and the timer that calls it."""
-        self._rotated: dict[Fake, Callable[[], None]] = {}
-        """The functions that restore the tokens that the code still uses, by fake."""
-
-    def hold(self, index: VectorIndex) -> None:
-        """Keep changes of a vector index pending for a limited time."""
-        from ...vector.fake import hold, release  # imported here: it needs numpy
-
-        key: _Key = "hold", index.name
-        if key not in self._active:
-            hold(index)
-        self._start(key, "pending changes become ready", HOLD_US, lambda: release(index))
-
-    def rotate(self, fake: Fake) -> None:
-        """Rotate a fake's token, and restore the old token after a limited time."""
-        self._rotated.setdefault(fake, _restoring(fake))
-        fake.rotate_token()
-        key: _Key = "rotate_token", fake.name
-        self._start(key, "the new token is known", ROTATED_US, lambda: self._rotated.pop(fake)())
-
-    @contextlib.contextmanager
-    def old_tokens(self) -> Iterator[None]:
-        """Make the fakes accept the tokens from before their rotation within the block."""
-        restoring_new = [_restoring(fake) for fake in self._rotated]
-        for restore in self._rotated.values():
-            restore()
-        try:
-            yield
-        finally:
-            for restore in restoring_new:
-                restore()
-
-    def _start(self, key: _Key, effect: str, span_us: int, undo: Callable[[], None]) -> None:
-        if key in self._active:
-            _, timer = self._active.pop(key)
-            timer.cancel()
-        due_us = self._clock.now_us() + span_us
-        timer = self._clock.call_at(due_us, lambda _: self._end(key), label=f"{key[1]}: {effect}")
-        self._active[key] = undo, timer
-
-    def _end(self, key: _Key) -> None:
-        undo, timer = self._active.pop(key)
-        timer.cancel()
-        undo()
-
-    def end(self) -> None:
-        for key in list(self._active):
-            self._end(key)
-
-    def reset(self) -> None:
-        """End all disturbances, and restore the credentials of the baseline."""
-        self.end()
-        for restore in self._baseline:
-            restore()
-
-
-DELIVERIES_END_US = 30 * 86_400 * 1_000_000
-"""Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
-
-
-class Deliveries:
-    """The messages that the queues deliver in one trial, numbered in the order of their creation."""
-
-    def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
-        self._engines = [(queue, core_of(queue).engine) for queue in queues]
-        self._end_us = start_us + DELIVERIES_END_US
-        self._ordinals: dict[str, int] = {}
-        self._ended: list[tuple[Schedules, MessageSchedule]] = []
-
-    def next_us(self, after_us: int = -1) -> int | None:
-        if not self._engines:
-            return None
-        times = [engine.next_due_us() for _, engine in self._engines if engine.data.pending]
-        return min(
-            (at for at in times if at is not None and after_us < at <= self._end_us), default=None
-        )
-
-    def next_firing_us(self) -> int | None:
-        """Return the time at which the next schedule of a queue fires, or None."""
-        if not self._engines:
-            return None
-        times = (engine.schedules.earliest_run_us() for _, engine in self._engines)
-        return min((at for at in times if at is not None), default=None)
-
-    def end_queue_schedules(self) -> None:
-        for _, engine in self._engines:
-            schedules = engine.schedules
-            for schedule in schedules.by_id.values():
-                schedules.unplan(schedule)
-                self._ended.append((schedules, schedule))
-
-    def resume_queue_schedules(self) -> None:
-        """Let the schedules fire again, because the trial has ended."""
-        for schedules, schedule in self._ended:
-            if schedules.by_id.get(schedule.id) is schedule:
-                schedules.replan(schedule)
-        self._ended.clear()
-
-    def due(self, now_us: int) -> list[DueDelivery]:
-        """Return the deliveries that can begin at a given time, in the order of their due times."""
-        if not self._engines:
-            return []
-        # Number messages by creation, so that names do not depend on the order of delivery.
-        for message in self._messages():
-            self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
-        deliveries = [
-            DueDelivery(queue, engine.data.messages[id_], timer, self._ordinals[id_])
-            for queue, engine in self._engines
-            for id_, timer in engine.planning.timers.items()
-            if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
-        ]
-        return sorted(deliveries, key=lambda due: (due.timer.due_us, due.timer.sequence))
-
-    def names(self) -> dict[str, str]:
-        """Return the names that a story uses for messages, by message ID."""
-        return {
-            message.public_id: f"message {self._ordinals[message.id]}"
-            for message in self._messages()
-            if message.id in self._ordinals
-        }
-
-    def _messages(self) -> Iterator[Message]:
-        for _, engine in self._engines:
-            yield from engine.data.messages.values()
 
 
 def _ended_messages(queue: Queue) -> frozenset[str]:

@@ -15,7 +15,8 @@ from ...faults.plan import injector_of
 from ...http.messages import Answer, AnyResponse, ConnectionEffect, Proceed, Request
 from ...kv.errors import CLUSTER_DOWN
 from ...kv.faults import happen_to_nodes, possible_faults, served_slot, target_of
-from ..fakes.fakes import ROTATED_US, Fakes
+from ..fakes.fakes import Fakes
+from ..fakes.lasting_events import ROTATED_US
 from ..values.disturbances import EVENTS, FAULTS, HOLD_US, KINDS, Disturbance, Kind
 from ..values.trial import Choices, Line
 from .log import span_text

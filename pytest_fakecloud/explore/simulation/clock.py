@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
-from ..fakes.fakes import DueDelivery
+from ..fakes.deliveries import DueDelivery
 from ..values.disturbances import CLOCK
 from ..values.footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..values.trial import Step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ...core.errors import counted, shown
 from ...queue.delivery.routes import parts_of
 from ...queue.model import SUCCESS, Outcome
-from ..fakes.fakes import DueDelivery
+from ..fakes.deliveries import DueDelivery
 from ..values.disturbances import KINDS, Disturbance, Kind, with_trait
 from ..values.trial import Choices
 from .part import Common, Part

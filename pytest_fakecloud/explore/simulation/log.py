@@ -13,7 +13,8 @@ from ...core.errors import broken_promise
 from ...core.touches import Touch
 from ...kv.touches import key_of_touch
 from ...queue.touches import touches_of_delivery
-from ..fakes.fakes import DueDelivery, Fakes
+from ..fakes.deliveries import DueDelivery
+from ..fakes.fakes import Fakes
 from ..fakes.fingerprint import Fingerprints, content_of
 from ..values.accesses import Access
 from ..values.disturbances import DELAYS, KINDS, RANDOM, Disturbance, Kind

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...core.errors import Crash, is_crash
-from ..fakes.fakes import DueDelivery
+from ..fakes.deliveries import DueDelivery
 from ..subject.programs import Program
 from ..values.names import StrandName
 from ..values.plan import SwitchKind

@@ -11,7 +11,7 @@ from weakref import WeakSet
 from ...core.errors import ContractError
 from ...core.signals import Signal
 from ...core.timers import monotonic, to_datetime
-from ..fakes.fakes import DELIVERIES_END_US
+from ..fakes.deliveries import DELIVERIES_END_US
 from ..fakes.gate import wait_really
 from ..simulation.current_thread import PROMISE
 from ..simulation.pool import ABANDONED
