@@ -55,6 +55,10 @@ class StrandName(NamedTuple):
         """The name in stories, in which an event loop acts for its client."""
         return str(self).removesuffix(_LOOP)
 
+    def is_part_of(self, root: str) -> bool:
+        """Return whether it is a task or a thread of another strand, as ``ann:add`` of ``ann``."""
+        return bool(self.part) and self.root == root
+
     @property
     def is_delivery(self) -> bool:
         return bool(_DELIVERY.fullmatch(self.program))
