@@ -59,6 +59,29 @@ def test_time_is_the_cause_if_the_order_alone_breaks_nothing(
     cloud.explore(clients, check, schedule="ann.1 switch bob")
 
 
+def test_a_move_of_the_clock_is_the_cause_if_the_order_alone_breaks_nothing(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def client(name: str) -> Callable[[], None]:
+        def run() -> None:
+            redis.set("lease", name, ex=10)
+            redis.hset("seen", name, "yes")
+            redis.set(f"second:{name}", int(time.time()))
+
+        return run
+
+    def check() -> None:
+        assert kv.value("second:ann") == kv.value("second:bob")
+
+    clients = {"ann": client("ann"), "bob": client("bob")}
+    order, move = "ann.2 switch bob", "ann.2 switch @clock"
+    assert cause(cloud, clients, f"{order}, {move}", check).startswith(
+        "after 1 other disturbance, clock moves by 10 s"
+    )
+    for schedule in (order, move):
+        cloud.explore(clients, check, schedule=schedule)
+
+
 def test_of_several_conflicts_the_decisive_one_is_named(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:

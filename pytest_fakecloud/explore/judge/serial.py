@@ -1,6 +1,6 @@
 """What trials leave: whether an order of calls leaves data that no order of whole clients leaves.
 
-A trial whose only disturbances are switches is *serializable* if some trial in which each client,
+A trial in which only the order of strands differs is *serializable* if some trial in which each client,
 worker and delivery runs in one piece leaves the same data and the same results. A client that leaves
 nothing counts as one that did not run, such as one that finds its lock taken and gives up.
 ``search.in_one_piece`` plays the trials in one piece.
@@ -18,7 +18,6 @@ from ...core.touches import Touch
 from ...kv.table import kinds as commands
 from ...kv.touches import KEY_OF_DB
 from ..fakes.fingerprint import varied
-from ..values.disturbances import SWITCHES
 from ..values.trial import Trial
 from .services import sends_message
 
@@ -33,7 +32,7 @@ def is_compared(trial: Trial) -> bool:
     """Return whether only orders differ in a trial, and strands have run between each other's calls."""
     if trial.notes or trial.flags & {"stuck", "numbers"}:
         return False
-    if not trial.applied.kinds <= SWITCHES or trial.applied.moves_clock:
+    if not trial.applied.has_only_orders:
         return False
     accesses = trial.effects.accesses
     turns = [name for name, _ in groupby(accesses, lambda access: access.made_by.program)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...core.touches import Touch
-from ..values.disturbances import SWITCHES, Disturbance
+from ..values.disturbances import Disturbance
 from ..values.names import StrandName
 from ..values.schedule import Schedule
 from ..values.trial import Line, Trial
@@ -110,7 +110,7 @@ class _Experiments:
         if switch_to_decisive is None or switch_to_after is None:
             return False
         disturbances = [*self.trial.applied]
-        if not self.trial.applied.kinds <= SWITCHES:
+        if not self.trial.applied.has_only_orders:
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
             disturbances = [switch_to_decisive]
