@@ -34,7 +34,7 @@ def _description(*accesses: Access) -> str:
 
 def _not_serializable(evidence: Evidence) -> Findings:
     """Clients leave what they leave in no order in which each runs in one piece (``serial``)."""
-    yield from evidence.differences
+    yield from evidence.unserial_differences
 
 
 # -- locks -----------------------------------------------------------------------------------------
@@ -120,9 +120,9 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         own = effect, access.actor
         counts[effect] += 1
         own_counts[own] += 1
-        if not 0 < undisturbed.effects[effect] == counts[effect] - 1:
+        if not 0 < undisturbed.effect_counts[effect] == counts[effect] - 1:
             continue
-        is_second = own_counts[own] > max(1, undisturbed.effects_by_actor[own])
+        is_second = own_counts[own] > max(1, undisturbed.effect_counts_by_actor[own])
         is_repetition = any(repeats(evidence, access, is_second) for repeats in _REPETITIONS)
         if is_repetition and not any(reason(evidence, access) for reason in _MAY_REPEAT):
             yield subject_of(access), f"{_description(access)} once too often"
@@ -209,9 +209,9 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     between ``LPOP jobs`` and ``INCR done``, or a handler answered 200 before it failed.
     """
     loss = evidence.loss
-    if loss is None or loss.is_of_delivery is not of_delivery or not loss.effects:
+    if loss is None or loss.is_of_delivery is not of_delivery or not loss.lost_effects:
         return
-    ends = _ends(evidence.trial, loss.client)
+    ends = _ends(evidence.trial, loss.actor)
     if not _is_over(evidence, loss, ends):
         return
     takings = [end for end in ends if end.call is None]
@@ -219,11 +219,11 @@ def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     stopped = {disturbance.strand for disturbance in evidence.trial.applied}
     lost_takings = [end for end in takings if end.strand in stopped]
     last_taking = [] if of_delivery else lost_takings[-1:] or takings[-1:] or ends[-1:]
-    went_on = f"{loss.client} {'was acknowledged' if of_delivery else 'went on'}"
+    went_on = f"{loss.actor} {'was acknowledged' if of_delivery else 'went on'}"
     ending = _description(*last_taking) or went_on
-    for effect in loss.effects:
+    for effect in loss.lost_effects:
         yield (
-            subject_of(last_taking[0]) if last_taking else loss.client,
+            subject_of(last_taking[0]) if last_taking else loss.actor,
             f"{ending}, and nobody ran {effect.summary}",
         )
 
@@ -235,7 +235,7 @@ def _is_over(evidence: Evidence, loss: Loss, ends: Sequence[Access]) -> bool:
     Exceptions: the client has taken nothing that could be lost, as it crashed before ``LPOP jobs``; or
     a later worker can find the work, in a key such as ``processing``, or pending in a stream.
     """
-    undisturbed_ends = _ends(evidence.undisturbed.trial, loss.client)
+    undisturbed_ends = _ends(evidence.undisturbed.trial, loss.actor)
     if undisturbed_ends and not ends:
         return False
     if not (loss.is_of_delivery or loss.is_of_worker):
@@ -273,7 +273,7 @@ def _partial_update(evidence: Evidence) -> Findings:
     an effect that somebody ``_had_in_the_same_words``.
     """
     loss = evidence.loss
-    if loss is None or not loss.effects or _is_started_again(evidence, loss):
+    if loss is None or not loss.lost_effects or _is_started_again(evidence, loss):
         return
     recognised = _recognised(loss.own_accesses)
     halves = [
@@ -281,7 +281,7 @@ def _partial_update(evidence: Evidence) -> Findings:
         for access in loss.own_accesses
         if access not in recognised and _cannot_be_repaired(evidence, loss, access)
     ]
-    for lost_effect in loss.effects:
+    for lost_effect in loss.lost_effects:
         if _had_in_the_same_words(evidence, lost_effect):
             continue
         for half in halves:
@@ -306,7 +306,7 @@ def _is_started_again(evidence: Evidence, loss: Loss) -> bool:
     crash, ``relay/2`` reads the record again whose offset ``relay`` has not committed.
     """
     accesses = evidence.undisturbed.accesses
-    routes = {access.name for access in accesses if access.actor == loss.client}
+    routes = {access.name for access in accesses if access.actor == loss.actor}
     return loss.is_of_worker or loss.is_of_delivery or "consume" in routes
 
 

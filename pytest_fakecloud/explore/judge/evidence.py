@@ -27,14 +27,14 @@ class Evidence:
         trial: Trial,
         undisturbed: Evidence | None,
         workers: frozenset[str],
-        differences: Sequence[tuple[str, str]] = (),
+        unserial_differences: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.trial = trial
         self.undisturbed = self if undisturbed is None else undisturbed
         """That of the trial without disturbances, shared by all trials that are compared with it."""
         self.workers = workers
-        """The names of the clients that start again when they fail."""
-        self.differences = differences
+        """The names of the programs that start again when they fail."""
+        self.unserial_differences = unserial_differences
         """What the trial leaves that no trial in one piece leaves, each with a description."""
         self.accesses = trial.effects.accesses
         self.commands = [access for access in self.accesses if access.call is None]
@@ -65,11 +65,11 @@ class Evidence:
         return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
     @cached_property
-    def effects(self) -> Counter[object]:
+    def effect_counts(self) -> Counter[object]:
         return Counter(effect for effect, _ in effects_of(self.trial))
 
     @cached_property
-    def effects_by_actor(self) -> Counter[tuple[object, str]]:
+    def effect_counts_by_actor(self) -> Counter[tuple[object, str]]:
         return Counter((effect, access.actor) for effect, access in effects_of(self.trial))
 
     @cached_property
@@ -128,8 +128,8 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
 
 
 def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
-    """Return whether a counter gives out numbers, one of which the client's next accesses contain, or
-    is the version of a hash, which each write of the hash increases.
+    """Return whether a counter gives out numbers, one of which later accesses of its strand contain, or is
+    the version of a hash, which each write of the hash increases.
     """
     if access.name == "HINCRBY":
         near = [other for other in accesses[max(0, at - 1) : at + 2] if other.keys == access.keys]

@@ -47,22 +47,22 @@ class Loss:
     def __init__(self, disturbance: Disturbance, evidence: Evidence) -> None:
         # Do not keep the evidence, which keeps this: only garbage collection would free both.
         self.disturbance = disturbance
-        self.client = actor_of(disturbance.strand)
-        """The client or delivery that the disturbance hit."""
-        self.is_of_worker = self.client in evidence.workers
-        """Whether the client starts again if it fails."""
+        self.actor = actor_of(disturbance.strand)
+        """The client, worker or delivery that the disturbance hit."""
+        self.is_of_worker = self.actor in evidence.workers
+        """Whether it is a worker, which starts again if it fails."""
         self._trial, self._undisturbed = evidence.trial, evidence.undisturbed
         self._accesses, self._commands = evidence.accesses, evidence.commands
 
     @property
     def is_of_delivery(self) -> bool:
-        return StrandName.of(self.client).is_delivery
+        return StrandName.of(self.actor).is_delivery
 
     @cached_property
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if not self.is_of_worker:
-            return self.client in map(actor_of, self._trial.effects.acknowledged)
+            return self.actor in map(actor_of, self._trial.effects.acknowledged)
         starts = [access.strand for access in self.own_accesses]
         has_crashed = self.disturbance.kind == "crash" and starts[-1:] == [self.disturbance.strand]
         return bool(starts) and starts[-1] not in self._trial.errors and not has_crashed
@@ -70,10 +70,10 @@ class Loss:
     @cached_property
     def own_accesses(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [access for access in self._accesses if access.actor == self.client]
+        return [access for access in self._accesses if access.actor == self.actor]
 
     @cached_property
-    def effects(self) -> Sequence[Access]:
+    def lost_effects(self) -> Sequence[Access]:
         """The lasting effects that the disturbed client has without the disturbance, and that neither it
         nor anybody else had here. ``_NOTHING_IS_LOST`` and ``_IS_NOT_LOST`` are the exceptions.
         """
@@ -82,7 +82,7 @@ class Loss:
         return [
             effect
             for effect in self._missing()
-            if effect.actor == self.client
+            if effect.actor == self.actor
             and not any(reason(self, effect) for reason in _IS_NOT_LOST)
         ]
 
@@ -128,7 +128,7 @@ class Loss:
         key = effect.keys[0]
         is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
         return is_seen and any(
-            command.has_effect and key in command.keys and command.actor != self.client
+            command.has_effect and key in command.keys and command.actor != self.actor
             for command in self._commands
         )
 
@@ -174,10 +174,10 @@ class Loss:
         """
         if self.disturbance.kind != "rotate_token":
             return False  # Only the rotation of a token keeps others from their effects, too.
-        own = [access for access in self._undisturbed.accesses if access.actor == self.client]
+        own = [access for access in self._undisturbed.accesses if access.actor == self.actor]
         sources = {key for access in own for key in access.keys}
         missing = _writes_by_actor(self._undisturbed.trial) - _writes_by_actor(self._trial)
-        writes = (key._replace(writes=True) for actor, key in missing if actor != self.client)
+        writes = (key._replace(writes=True) for actor, key in missing if actor != self.actor)
         return any(write.conflicts(source) for write in writes for source in sources)
 
     @property

@@ -48,7 +48,7 @@ def idle_programs(trial: Trial, programs: frozenset[str]) -> frozenset[str]:
         for access in trial.effects.accesses
         if sends_message(access)
         or (
-            (access.has_effect or access.counts)
+            (access.has_effect or access.sets_number_again)
             and any(key[:3] in changed or key.fake in indexes for key in access.keys)
         )
     }

@@ -119,7 +119,7 @@ class SerialPlayer:
         None if not all orders can be played.
         """
 
-    def differences(self, trial: Trial) -> Sequence[tuple[str, str]]:
+    def unserial_differences(self, trial: Trial) -> Sequence[tuple[str, str]]:
         """Return what a trial leaves that no trial in one piece leaves, each with a description."""
         if not is_compared(trial):
             return ()

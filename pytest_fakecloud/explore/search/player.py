@@ -71,7 +71,7 @@ class Player:
         """
         has_result = "redundant" not in trial.flags
         if has_result and trial.broken is None and self._undisturbed is not None:
-            differences = self._serial_player.differences(trial)
+            differences = self._serial_player.unserial_differences(trial)
             workers = self.subject.workers
             evidence = Evidence(trial, self._undisturbed, workers, differences)
             trial = replace(trial, verdict=self.judge.with_anomalies(evidence))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """A number of trials, or a wall-clock duration. ``used`` is the ``Tally.tried`` of its users."""
+    """A number of trials, or a wall-clock duration. ``used`` is the number of trials so far."""
 
     argument: int | Duration
     end: float

@@ -79,7 +79,7 @@ class Access:
         return self.has_changed or (self.name in commands.EXPIRIES and has_key)
 
     @property
-    def counts(self) -> bool:
+    def sets_number_again(self) -> bool:
         """Whether it sets a number that is there already: two clients may have computed the same."""
         is_overwriting = (
             self.name in commands.LOSES_UPDATES and not self.options & commands.CONDITIONS
