@@ -128,8 +128,8 @@ def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
 
 
 def is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
-    """Return whether a counter gives out numbers, one of which later accesses of its strand contain, or is
-    the version of a hash, which each write of the hash increases.
+    """Return whether a counter gives out numbers, one of which later accesses of its strand contain, or
+    is the version of a hash, which each write of the hash increases.
     """
     if access.name == "HINCRBY":
         near = [other for other in accesses[max(0, at - 1) : at + 2] if other.keys == access.keys]
