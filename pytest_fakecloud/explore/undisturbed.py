@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 from ..core.errors import ContractError, broken_promise, shown
-from .result.story import line_text, lookups_of_trial, reason
+from .result.wording import line_text, lookups_of_trial, reason
 from .search.player import Player
 from .subject.clients import text_of_inputs
 from .values.plan import Plan

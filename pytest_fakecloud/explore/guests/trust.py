@@ -21,7 +21,7 @@ from ...inspect.data import state_of
 from ...kv.touches import KEY_OF_DB, touch_of_key
 from ...process.replace import swap
 from ..result.exploration import Trust
-from ..result.story import call_with_source, lookups_of_trial
+from ..result.wording import call_with_source, lookups_of_trial
 from ..search.player import Player
 from ..subject.assertions import may_assert, named_by
 from ..subject.clients import functions_of_all

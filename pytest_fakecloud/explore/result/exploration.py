@@ -19,7 +19,8 @@ from ..values.trial import FailingTrial, Trial
 from .cause import Cause
 from .changes import Change
 from .page import page_of_broken_promise
-from .story import cause_text, story
+from .story import story
+from .wording import cause_text
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud

@@ -15,7 +15,7 @@ from ...reporting.rows.rows import rows
 from ..values.names import StrandName
 from ..values.trial import Line, Trial
 from .cause import Cause
-from .story import cause_text, reason
+from .wording import cause_text, reason
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
