@@ -101,7 +101,7 @@ _PUBLIC_NAMES = {
 _PART_NAMES = {
     name: module
     for module, names in {
-        "explore.result.failures": "Failure",
+        "explore.values.failures": "Failure",
         "core.calls": "Headers",
         "core.timers": "Fired",
         "explore.values.history": "Operation",

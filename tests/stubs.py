@@ -41,7 +41,7 @@ from pytest_fakecloud.core.matching import Field, fields_of
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.core.violations import ALLOWABLE, VIOLATION_FIELDS, Violation
-from pytest_fakecloud.explore.result.failures import Failure
+from pytest_fakecloud.explore.values.failures import Failure
 from pytest_fakecloud.faults.plan import FaultPlan, injector_of
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search

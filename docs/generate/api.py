@@ -30,7 +30,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "queue.settings",
     ),
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
-    "Faults": ("faults.", "explore.result.failures"),
+    "Faults": ("faults.", "explore.values.failures"),
     "Exploring": ("explore.",),
     "Calls and events": ("core.calls", "core.journal", "http.", "recordings"),
     "Violations and errors": ("",),

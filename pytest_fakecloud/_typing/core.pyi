@@ -13,7 +13,7 @@ from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.violations import Violation
-from pytest_fakecloud.explore.result.failures import Failure
+from pytest_fakecloud.explore.values.failures import Failure
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.queue.capture.callbacks import Callback
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, DestinationRoute

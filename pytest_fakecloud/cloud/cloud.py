@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..core.journal import Results
     from ..explore.guests.every_failure import FailureOptions
     from ..explore.result.exploration import Exploration
-    from ..explore.result.failures import Failure
     from ..explore.subject.options import Checks, ExploreOptions
     from ..explore.subject.programs import Functions
+    from ..explore.values.failures import Failure
     from ..recordings.archives import Difference, ReplayOptions
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from ...core.errors import ContractError, shown
 from ...core.journal import Results
 from ..explore import player_for
-from ..result.failures import FAILURES, Failure, FailureName
 from ..result.reproduce import raise_broken, raise_undisturbed, replay_only
 from ..search.player import Player
 from ..search.tally import Tally
@@ -17,6 +16,7 @@ from ..subject.options import Checks, Options
 from ..subject.programs import names_of, programs_of, schedule_to_replay
 from ..undisturbed import check_calls, check_code, check_repeats
 from ..values.disturbances import Disturbance
+from ..values.failures import FAILURES, Failure, FailureName
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import FailingTrial, Trial

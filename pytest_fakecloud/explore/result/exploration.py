@@ -14,6 +14,7 @@ from ..search.interleavings import Extent
 from ..search.tally import CounterName, ShownAnomaly, Tally
 from ..subject.clients import Inputs, replay_text, text_of_inputs
 from ..values.disturbances import SWITCHES
+from ..values.failures import Failure
 from ..values.schedule import Schedule
 from ..values.trial import FailingTrial, Trial
 from .cause import Cause
@@ -25,7 +26,6 @@ from .wording import cause_text
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
     from ...reporting.report import Report
-    from .failures import Failure
 
 _LABELS: dict[CounterName, str] = {
     "extended": "of several",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError, shown
 from ...core.journal import Results
@@ -13,14 +13,12 @@ from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..subject.clients import Inputs
 from ..values.disturbances import Kind
+from ..values.failures import Failure
 from ..values.plan import Plan
 from ..values.schedule import Schedule
 from ..values.trial import Anomaly, Outline, ReachedPoint
 from .interleavings import TriedInterleavings
 from .player import Player
-
-if TYPE_CHECKING:
-    from ..result.failures import Failure
 
 
 @dataclass(frozen=True)
