@@ -35,8 +35,8 @@ from pytest_fakecloud import BrokenPromiseError, Cloud
 from pytest_fakecloud.explore.fakes.fakes import Fakes
 from pytest_fakecloud.explore.judge.judge import Judge
 from pytest_fakecloud.explore.search.explorer import Explorer
+from pytest_fakecloud.explore.simulation.access_log import AccessLog
 from pytest_fakecloud.explore.simulation.calls import Calls
-from pytest_fakecloud.explore.simulation.log import TrialLog
 from pytest_fakecloud.explore.simulation.scheduler import Scheduler
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.turns import Turns
@@ -84,7 +84,7 @@ PARTS: dict[str, tuple[tuple[object, Callable[..., Any]], ...]] = {
     "HTTP pipeline and journal": ((App, App.respond),),
     "engine": ((App, App.call_endpoint),),
     "points and disturbances of calls": ((Calls, Calls.at_call),),
-    "accesses of steps": ((TrialLog, TrialLog.touch),),
+    "accesses of steps": ((AccessLog, AccessLog.touch),),
     "choice of the next strand": ((Scheduler, Scheduler.advance),),
     "turns of the threads": ((Turns, Turns.run), (Turns, Turns.yield_turn)),
     "start and end of a trial": (

@@ -231,7 +231,7 @@ class Calls(Part):
                 return self._call_disturbances.serve(fault, fake, request, proceed, line)
             return proceed()
         finally:
-            self._log.note_changes()
+            self._access_log.note_changes()
 
     def _record(self, strand: Strand, point: int, fake: Fake, request: Request) -> Line:
         """Add a call to the journal, the story and the accesses; return its line."""
@@ -241,12 +241,12 @@ class Calls(Part):
         app.recorder.renumber(request.call, now)
         line = self._add_line(strand, request, point)
         if touches := touches_of_request(fake, request):
-            self._log.touch(touches)
+            self._access_log.touch(touches)
             subjects = tuple(touch.read for touch in touches if touch.fake)
             words = request.route, request.call.path
             writes = any(touch.writes for touch in touches)
             access = Access(name, line, words, subjects, (), writes, now, request.call)
-            self._log.accesses.append(access)
+            self._access_log.accesses.append(access)
         return line
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:

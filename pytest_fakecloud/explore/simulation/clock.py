@@ -121,11 +121,11 @@ class TrialClock(Part):
         ends = list(self._known_times.ends_until(move.at_us)) if self._script.has_steps else []
         fired = self._move_to_next(move.at_us)
         if self._script.has_steps:
-            index = len(self._log.steps) - 1
+            index = len(self._access_log.steps) - 1
             self.moves.append((index, move.at_us))
-            self._log.touch([MOVES_CLOCK, *ends])
+            self._access_log.touch([MOVES_CLOCK, *ends])
             if fired:
-                self._log.steps[index].footprint.is_everything = True
+                self._access_log.steps[index].footprint.is_everything = True
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later trial may make them earlier."""
@@ -140,7 +140,9 @@ class TrialClock(Part):
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
-            self._log.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
+            self._access_log.steps.append(
+                Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier)
+            )
 
     def pass_time(self) -> bool:
         """Move the clock to the next time at which the trial goes on; return False if there is none."""
@@ -157,7 +159,7 @@ class TrialClock(Part):
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self._move_to_next(target)
-        self.barrier = len(self._log.steps) - 1
+        self.barrier = len(self._access_log.steps) - 1
         return True
 
     def next_us(self) -> int | None:

@@ -49,7 +49,7 @@ class Decisions(Part):
         names = [option.scheduled_name for option in options]
         if self._strategy is not None:
             last = "" if last_root is None or last_root.state == "ended" else last_root.name
-            allowed = self._strategy.allowed(names, last, self._log.accesses)
+            allowed = self._strategy.allowed(names, last, self._access_log.accesses)
             if len(allowed) < len(names):
                 options = [option for option in options if option.scheduled_name in allowed]
                 names = [option.scheduled_name for option in options]
@@ -82,7 +82,7 @@ class Decisions(Part):
                 if disturbance.kind == kind and disturbance.runs_first in names:
                     return disturbance
         elif self._strategy is not None and kind in self._strategy.switch_kinds:
-            name = self._strategy.pick(self._log.steps, names, kind)
+            name = self._strategy.pick(self._access_log.steps, names, kind)
             if name != names[0]:
                 return Disturbance(names[0], point, kind, name)
         return None
@@ -104,9 +104,9 @@ class Decisions(Part):
     def end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
         before, self._times = self._times, self._clock.all_times()
-        if not self._log.steps:
+        if not self._access_log.steps:
             return
-        last = self._log.steps[-1]
+        last = self._access_log.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
         if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
@@ -122,7 +122,7 @@ class Decisions(Part):
         if kind != "switch" and self._strategy and "late" in self._strategy.switch_kinds:
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
-        self._log.steps.append(step)
+        self._access_log.steps.append(step)
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""

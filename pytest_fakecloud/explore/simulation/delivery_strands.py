@@ -49,7 +49,7 @@ class DeliveryStrands(Part):
             if disturbance.kind in OF_DELIVERIES
         ]
         self._plan(due, disturbances)
-        self._log.touch_message(due)
+        self._access_log.touch_message(due)
         due.timer.cancel()
         assert due.timer.begin is not None
         body = due.timer.begin(due.timer.due_us)
@@ -58,7 +58,7 @@ class DeliveryStrands(Part):
         deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
         pause = PauseState(deadline_us=deadline_us)
         strand = self._strands.add(Strand(due.scheduled_name, "delivery", body, due, pause=pause))
-        self._strands.created_by[due.scheduled_name] = len(self._log.steps) - 1
+        self._strands.created_by[due.scheduled_name] = len(self._access_log.steps) - 1
         words = _delivery_words(due, disturbances)
         self._log.note_applied(disturbances, due.scheduled_name, words)
         return strand
@@ -101,7 +101,7 @@ class DeliveryStrands(Part):
 
     def report(self, name: str, due: DueDelivery) -> None:
         """Record the end of a delivery, and how it failed if it did."""
-        self._log.touch_message(due)
+        self._access_log.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
             answer = attempt.status if attempt.status is not None else "nothing"

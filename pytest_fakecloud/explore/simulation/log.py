@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call
 from ...core.errors import broken_promise
-from ...core.touches import Touch
-from ...kv.touches import key_of_touch
-from ...queue.touches import touches_of_delivery
-from ..fakes.deliveries import DueDelivery
 from ..fakes.fakes import Fakes
-from ..fakes.fingerprint import Fingerprints, content_of
-from ..values.accesses import Access
 from ..values.disturbances import DELAYS, KINDS, RANDOM, Disturbance, Kind
-from ..values.footprint import CHECKS_PROMISE, CommandLine
-from ..values.schedule import Schedule
-from ..values.trial import Choices, Effects, Flag, Handler, Line, ReachedPoint, Step
-from .current_thread import ThreadInTrial
-
-if TYPE_CHECKING:
-    from .script import Script
+from ..values.trial import Choices, Flag, Handler, Line, ReachedPoint
+from .access_log import AccessLog
+from .script import Script
 
 
 @dataclass(slots=True)
@@ -33,20 +22,15 @@ class TrialLog:
 
     _fakes: Fakes
     _script: Script
-    _current_thread: ThreadInTrial
+    _access_log: AccessLog
     start_us: int = field(init=False)
-    fingerprints: Fingerprints = field(init=False)
     broken: BaseException | None = None
     """The first of these: a failed assertion of the code, a promise that does not hold after a step, and
     the report of strands that are stuck.
     """
     applied: list[Disturbance] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
     points: list[ReachedPoint] = field(default_factory=list)
-    accesses: list[Access] = field(default_factory=list)
-    _running: tuple[Access, Any, Sequence[bytes], list[str]] | None = None
-    """The latest command that writes, its database, its keys, and their contents before it."""
     silent_calls: list[Call] = field(default_factory=list)
     call_counts: Counter[str] = field(default_factory=Counter)
     """The number of calls of each strand, by name, in the order of the first calls."""
@@ -59,60 +43,18 @@ class TrialLog:
 
     def __post_init__(self) -> None:
         self.start_us = self._fakes.now_us()
-        self.fingerprints = Fingerprints(self._fakes)
-
-    def touch(self, touches: Collection[Touch]) -> None:
-        """Record accesses of the code to data, before they happen: for the fingerprints and, with steps,
-        in the footprint of the running one.
-        """
-        if self._current_thread.is_checking_promise():
-            return
-        self.fingerprints.note(touches)
-        if self.steps:
-            footprint = self.steps[-1].footprint
-            for touch in touches:
-                footprint.add(touch)
-                if touch.writes and self._script.subject.promises.at_step:
-                    footprint.add(CHECKS_PROMISE)
-
-    def touch_message(self, due: DueDelivery) -> None:
-        self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
-
-    def touch_lock(self, name: str) -> None:
-        self.touch([Touch("", "lock", name, True)])
-
-    def note_access(self, session: Any, line: CommandLine) -> None:
-        """Record a command with the values of its keys, for the search for anomalies."""
-        self.note_changes()
-        strand = self._current_thread.executing()
-        if strand is None or not line.keys:
-            return
-        name, now = strand.scheduled_name, self._fakes.now_us()
-        unit = strand.line if session.in_script else object()
-        before = tuple(map(session.db.find, line.key_names))
-        access = Access(
-            name, unit, line.words, line.keys, before, line.writes, now, bound=line.bound
-        )
-        self.accesses.append(access)
-        if line.writes:
-            self._running = access, session.db.values, line.key_names, [*map(content_of, before)]
-
-    def note_changes(self) -> None:
-        """Note whether the latest command has changed its keys, now that it has run."""
-        if self._running is not None:
-            access, values, names, contents = self._running
-            access.has_changed = [content_of(values.get(name)) for name in names] != contents
-            self._running = None
 
     def add_point(self, strand: str, point: int, choices: Choices, switch_kind: str = "") -> None:
         """Record a point, and the fingerprint of the state in which the trial reaches it."""
         script = self._script
-        state = self.fingerprints.take(strand, switch_kind) if script.plan.notes_points else 0
+        fingerprints = self._access_log.fingerprints
+        state = fingerprints.take(strand, switch_kind) if script.plan.notes_points else 0
         choices = _allowed(choices, script.subject.kinds)
         self.points.append(ReachedPoint(strand, point, choices, state, self._fakes.now_us()))
 
     def add_line(self, strand: str, words: str = "", call: Call | None = None) -> Line:
-        step = self.steps[-1] if self.steps else None
+        steps = self._access_log.steps
+        step = steps[-1] if steps else None
         line = Line(self._fakes.now_us(), strand, words, call, step=step)
         self.lines.append(line)
         return line
@@ -157,24 +99,6 @@ class TrialLog:
         self.lines[at] = Line(line.at_us, line.strand, "waits in a call", step=line.step)
         line.at_us = now_us
         self.lines.append(line)
-
-    def effects(self) -> Effects:
-        """Return what the trial has done to the data of the fakes, before a check changes them."""
-        # Only trials in which nothing but the order of calls differs are compared by what they leave.
-        has_only_orders = Schedule(self.applied).has_only_orders
-        left, left_with_ttl = self.fingerprints.left() if has_only_orders else ({}, {})
-        remaining: dict[Touch, bool] = {}
-        pending: set[Touch] = set()
-        for access in self.accesses:
-            for key in access.keys:
-                keyspace = self._fakes.keyspaces.get((key.fake, key.kind))
-                name = key_of_touch(key)
-                if keyspace is not None and name in keyspace.values:
-                    remaining[key] = name not in keyspace.expires
-                    groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
-                    if any(group.pending for group in groups.values()):
-                        pending.add(key)
-        return Effects(self.accesses, remaining, left, left_with_ttl, pending, self.acknowledged)
 
     def has_overlap(self) -> bool:
         """Return whether another strand made a call while the last disturbance delayed a strand."""

@@ -139,7 +139,7 @@ class Loops(Part):
         wake_us = None
         if timeout is not None:
             wake_us = self._fakes.time_after(timeout)
-            self._log.touch([READS_CLOCK])
+            self._access_log.touch([READS_CLOCK])
         # A switch names this place in the loop by the last point of its main task.
         host.points = 0 if host.main_task is None else host.main_task.points
         self._turns.yield_turn_of_loop(host, Waiting(loop.has_events, wake_us, is_of_loop=True))

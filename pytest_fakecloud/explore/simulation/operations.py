@@ -49,7 +49,7 @@ class Operations(Part):
     def _touch(self, *, writes: bool) -> None:
         reads_ends = writes and self._script.subject.promises.reads_ends
         if reads_ends or self._script.learned.reads_order:
-            self._log.touch([Touch("", "history", ALL, writes)])
+            self._access_log.touch([Touch("", "history", ALL, writes)])
 
     @contextmanager
     def observing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..fakes.fakes import Fakes
+from .access_log import AccessLog
 from .current_thread import ThreadInTrial
 from .log import TrialLog
 from .script import Script
@@ -26,6 +27,8 @@ class Common:
     """Who asks."""
     log: TrialLog
     """What has happened."""
+    access_log: AccessLog
+    """What was accessed."""
 
 
 class Part:
@@ -38,3 +41,4 @@ class Part:
         self._turns = common.turns
         self._current_thread = common.current_thread
         self._log = common.log
+        self._access_log = common.access_log

@@ -13,6 +13,7 @@ from ..values.learned import Learned
 from ..values.plan import Plan, Redundant
 from ..values.schedule import Schedule
 from ..values.trial import NOT_JUDGED, CloudState, Effects, StrandRecord, Trial, Wording
+from .access_log import AccessLog
 from .call_disturbances import CallDisturbances
 from .callers import Callers
 from .calls import Calls
@@ -56,7 +57,8 @@ class Simulation:
         self.strands = strands = Strands(subject.programs)
         self.turns = turns = Turns(world.threads, fakes.connections, strands)
         self.current_thread = current = ThreadInTrial(turns, strands, world.outsiders)
-        self.log = log = TrialLog(fakes, script, current)
+        self.access_log = access_log = AccessLog(fakes, script, current)
+        self.log = log = TrialLog(fakes, script, access_log)
         common = Common(
             fakes=fakes,
             script=script,
@@ -64,6 +66,7 @@ class Simulation:
             turns=turns,
             current_thread=current,
             log=log,
+            access_log=access_log,
         )
         self.known_times = known_times = KnownTimes(fakes)
         self.operations = Operations(common)
@@ -125,7 +128,7 @@ class Simulation:
         self._fakes.deliveries.resume_queue_schedules()
         if "redundant" not in self.log.flags:
             self._end()
-        self.log.note_changes()
+        self.access_log.note_changes()
 
     def _end(self) -> None:
         """Complete the steps and the history of a trial that has run to its end."""
@@ -147,11 +150,13 @@ class Simulation:
                 link.end()
         connections.sweep()
 
-    def make_trial(self, effects: Effects | None = None, state: CloudState | None = None) -> Trial:
+    def make_trial(self, state: CloudState | None = None) -> Trial:
         """Complete the log (its flag ``overlap``, and the sources of its lines), and return its trial.
-        The effects on the fakes, and the data that it left, are those of a trial that has a result.
+        ``state`` are the data of the cloud at its end, if they are kept. Called before a check changes
+        the data of the fakes.
         """
         log, plan, strategy = self.log, self.script.plan, self.script.strategy
+        steps = self.access_log.steps
         if plan.has_details:
             places = distinct_places([line.call_site for line in log.lines])
             for line, source in zip(log.lines, places, strict=True):
@@ -162,9 +167,12 @@ class Simulation:
         begun = {strand.name for strand in self.strands if strand.has_begun}
         errors = {s.name: s.error for s in self.strands if s.error is not None}
         names = dict.fromkeys((*log.call_counts, *sorted(begun), *errors))
+        applied, effects = Schedule(log.applied), Effects()
+        if "redundant" not in log.flags:
+            effects = self.access_log.effects(applied, log.acknowledged)
         return Trial(
             verdict=NOT_JUDGED,
-            applied=Schedule(log.applied),
+            applied=applied,
             points=tuple(log.points),
             strands={
                 name: StrandRecord(log.call_counts[name], results.get(name)) for name in names
@@ -172,13 +180,13 @@ class Simulation:
             handlers=log.handlers,
             notes=tuple(log.notes),
             flags=frozenset(log.flags),
-            lesson=None if strategy is None else strategy.lesson(log.steps),
+            lesson=None if strategy is None else strategy.lesson(steps),
             start_us=log.start_us,
             lines=tuple(log.lines),
-            steps=tuple(log.steps),
+            steps=tuple(steps),
             errors=errors,
             broken_in_run=log.broken,
-            effects=effects or Effects(),
+            effects=effects,
             state=state,
             wording=Wording(self._fakes.deliveries.names(), log.silent_calls, log.idle_restarts),
         )

@@ -52,7 +52,7 @@ class StrandWaits(Part):
         thread.
         """
         if until_us is not None:
-            self._log.touch([READS_CLOCK])
+            self._access_log.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
             if len(self._strands) > 1:
                 self._log.flags.add("timers")

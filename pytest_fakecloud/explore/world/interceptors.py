@@ -108,10 +108,10 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     if spec.name == "EXEC":
         watched = (touch_of_key(fake, database, key, False) for _, key, _ in session.watched)
         touches = (*touches, *watched)
-    simulation.log.touch(touches)
+    simulation.access_log.touch(touches)
     if session.interface == "local":
         simulation.calls.add_command_of_test(argv)
-    simulation.log.note_access(session, line)
+    simulation.access_log.note_access(session, line)
     simulation.known_times.note_data(line.times_us)
     if line.claims is not None:
         simulation.known_times.note_idle_time(session.db, line.claims)

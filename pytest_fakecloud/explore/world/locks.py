@@ -55,7 +55,7 @@ class SharedLock:
             if not blocking or (until is not None and self._world.fakes.now_us() >= until):
                 break
             simulation.strand_waits.wait_until(strand, self._is_free, until, for_other_thread=True)
-        simulation.log.touch_lock(self.name)
+        simulation.access_log.touch_lock(self.name)
         return bool(acquired)
 
     def _acquire_really(self, blocking: bool, timeout: float) -> bool:
@@ -72,7 +72,7 @@ class SharedLock:
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a trial stops: a strand that waited depends on their order.
         if simulation is not None and self._world.current_thread.role().is_explored:
-            simulation.log.touch_lock(self.name)
+            simulation.access_log.touch_lock(self.name)
 
     def locked(self) -> bool:
         return not self._is_free()

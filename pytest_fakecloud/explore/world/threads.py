@@ -49,7 +49,9 @@ def thread_patches(world: World) -> Iterator[Patch]:
     def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
         before, child = dict(vars(thread)), None
         if not _is_thread_of_a_fake(thread):
-            child = simulation.strands.new_thread(strand, thread, len(simulation.log.steps) - 1)
+            child = simulation.strands.new_thread(
+                strand, thread, len(simulation.access_log.steps) - 1
+            )
             vars(thread)["_strand"] = child
             _run_within(thread, partial(simulation.turns.run_in_own_thread, child))
         # The end of the process must not wait for a thread that is abandoned.

@@ -91,7 +91,7 @@ class World:
         if self.randomness.has_drawn():
             log.note_numbers(plan.schedule.series)
         state = (self.cloud, self.cloud.snapshot()) if plan.keeps == "everything" else None
-        return simulation.make_trial(log.effects(), state), history
+        return simulation.make_trial(state), history
 
     @contextlib.contextmanager
     def simulating(self, simulation: Simulation) -> Iterator[None]:
@@ -121,7 +121,7 @@ class World:
         if simulation is None or not simulation.script.has_steps:
             return
         if self.current_thread.role().is_explored:
-            simulation.log.touch([READS_CLOCK])
+            simulation.access_log.touch([READS_CLOCK])
 
     def simulation_and_strand(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, if it may let other strands run."""
