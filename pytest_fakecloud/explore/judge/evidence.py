@@ -19,6 +19,10 @@ _WORD = re.compile(r"[A-Za-z_-]{1,14}")
 """The name of a field or member that a program contains, unlike an ID."""
 
 
+Findings = Iterator[tuple[str, str]]
+"""Subjects of a pattern, each with what happened in words."""
+
+
 class Evidence:
     """What patterns look at: the accesses of a trial, and those of the trial without disturbances."""
 
@@ -92,6 +96,11 @@ class Evidence:
     def last_us(self) -> int:
         """The time of the last access, in microseconds from the start."""
         return max(access.at_us for access in self.accesses) - self.trial.start_us
+
+
+def described(*accesses: Access) -> str:
+    """Return accesses in words, in their order."""
+    return ", then ".join(f"{access.strand}: {access.summary}" for access in accesses)
 
 
 def effects_of(trial: Trial) -> Iterator[tuple[object, Access]]:
