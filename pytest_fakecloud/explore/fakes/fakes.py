@@ -16,9 +16,10 @@ from ...core.touches import ALL, Touch
 from ...inspect.data import state_of
 from ...kv.reply import python_value
 from ...kv.touches import KEY_OF_DB, key_of_touch
-from .connections import Connections, MemoryLink
+from .connections import Connections
 from .deliveries import Deliveries
 from .lasting_events import LastingEvents
+from .memory_link import MemoryLink
 
 if TYPE_CHECKING:
     from ...kv.engine.limits import Memory

@@ -15,7 +15,8 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from ...process.replace import Patch
-from ..fakes.connections import Connections, MemoryLink, fileno_of
+from ..fakes.connections import Connections, fileno_of
+from ..fakes.memory_link import MemoryLink
 
 # Windows has none of these.
 _IN, _OUT, _PRIORITY, _ERROR, _END, _HANG_UP = (

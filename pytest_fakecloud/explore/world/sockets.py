@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...core.errors import ContractError
 from ...core.frames import stack_of
 from ...process.replace import Patch
-from ..fakes.connections import MemoryLink
+from ..fakes.memory_link import MemoryLink
 from ..simulation.current_thread import PROMISE
 from ..simulation.pool import is_of_a_strand
 from ..simulation.simulation import Simulation
-from .asyncio_loops import without_patching
+from .asyncio_library import without_patching
 
 if TYPE_CHECKING:
     from .world import World

@@ -26,7 +26,7 @@ from ..values.history import TrialHistory
 from ..values.learned import Learned
 from ..values.plan import Plan
 from ..values.trial import Trial
-from .asyncio_loops import Asyncio
+from .asyncio_library import Asyncio
 from .randomness import Randomness
 from .waits import ThreadWaits
 
