@@ -230,6 +230,16 @@ def _folder_in_explore(name: str) -> str:
     return folders[0] if folders else ""
 
 
+@pytest.mark.parametrize("folder", ["simulation", "world", "judge"])
+def test_the_reading_order_of_a_folder_names_each_module(folder: str) -> None:
+    files = sorted((PACKAGE / "explore" / folder).glob("*.py"))
+    modules = {file.stem for file in files} - {"__init__"}
+    named = re.findall(r"``(\w+)``", ast.get_docstring(syntax(files[0])) or "")
+    assert files[0].stem == "__init__"
+    assert set(named) == modules
+    assert len(named) == len(modules), "each is named once"
+
+
 def test_what_is_pure_stays_pure() -> None:
     check_each(stays_pure, EACH)
 
