@@ -56,7 +56,7 @@ class Evidence:
 
     @cached_property
     def loss(self) -> Loss | None:
-        return loss_in(self)
+        return loss_in(self.trial, self.undisturbed, self.workers)
 
     @cached_property
     def change_counts(self) -> Counter[object]:

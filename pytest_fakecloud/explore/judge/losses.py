@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,35 +25,40 @@ _PAUSES_OF_ALL = PAUSES - DELAYS
 """Kinds of disturbances that pause all clients, and so change no order."""
 
 
-def loss_in(evidence: Evidence) -> Loss | None:
+def loss_in(trial: Trial, undisturbed: Evidence, workers: frozenset[str]) -> Loss | None:
     """Return the loss of a trial. None if there are other disturbances, except pauses of all clients at
     points of the worker that it hit.
     """
-    applied = evidence.trial.applied
-    losses = [disturbance for disturbance in applied if disturbance.kind in _LOSSES]
+    losses = [disturbance for disturbance in trial.applied if disturbance.kind in _LOSSES]
     if len(losses) != 1:
         return None
-    loss = Loss(losses[0], evidence)
+    loss = Loss(losses[0], trial, undisturbed, workers)
     strand = loss.disturbance.strand if loss.is_of_worker else ""
     is_alone = all(
         disturbance.kind in _PAUSES_OF_ALL and disturbance.strand == strand
-        for disturbance in applied.without(losses).with_series(0)
+        for disturbance in trial.applied.without(losses).with_series(0)
     )
     return loss if is_alone else None
 
 
+@dataclass(frozen=True, eq=False)
 class Loss:
     """The only disturbance of a trial that can have kept a client from an effect, and what it lost."""
 
-    def __init__(self, disturbance: Disturbance, evidence: Evidence) -> None:
-        # Do not keep the evidence, which keeps this: only garbage collection would free both.
-        self.disturbance = disturbance
-        self.actor = actor_of(disturbance.strand)
+    disturbance: Disturbance
+    _trial: Trial
+    _undisturbed: Evidence
+    _workers: frozenset[str]
+
+    @cached_property
+    def actor(self) -> str:
         """The client, worker or delivery that the disturbance hit."""
-        self.is_of_worker = self.actor in evidence.workers
+        return actor_of(self.disturbance.strand)
+
+    @property
+    def is_of_worker(self) -> bool:
         """Whether it is a worker, which starts again if it fails."""
-        self._trial, self._undisturbed = evidence.trial, evidence.undisturbed
-        self._accesses, self._commands = evidence.accesses, evidence.commands
+        return self.actor in self._workers
 
     @property
     def is_of_delivery(self) -> bool:
@@ -70,7 +76,7 @@ class Loss:
     @cached_property
     def own_accesses(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [access for access in self._accesses if access.actor == self.actor]
+        return [access for access in self._trial.effects.accesses if access.actor == self.actor]
 
     @cached_property
     def lost_effects(self) -> Sequence[Access]:
@@ -101,7 +107,9 @@ class Loss:
         """Return whether a delivery has not succeeded: ``RPUSH orders`` was lost, each attempt answered
         500, and the dead letter waits for a person.
         """
-        deliveries = {access.actor for access in self._accesses if access.made_by.is_delivery}
+        deliveries = {
+            access.actor for access in self._trial.effects.accesses if access.made_by.is_delivery
+        }
         return not deliveries <= set(map(actor_of, self._trial.effects.acknowledged))
 
     def _awaits_lease(self) -> bool:
@@ -129,7 +137,8 @@ class Loss:
         is_seen = any(key in later.keys and effect.meets(later) for later in self._later_commands)
         return is_seen and any(
             command.has_effect and key in command.keys and command.actor != self.actor
-            for command in self._commands
+            for command in self._trial.effects.accesses
+            if command.call is None
         )
 
     def _missing(self) -> Sequence[Access]:
@@ -137,7 +146,7 @@ class Loss:
         # A command that sets the value that its key has already counts as done.
         effective = (
             access
-            for access in self._accesses
+            for access in self._trial.effects.accesses
             if access.has_effect
             or (access.name in commands.REPEATABLE and not access.has_condition)
         )
