@@ -51,6 +51,12 @@ NOTE = "not explored: the thread early_0, which began before explore()"
 
 
 @pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    """A client without retries, before which a thread that is not explored would sleep in real time."""
+    return Redis(kv.url, kv.token, rest_retries=0)
+
+
+@pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(1, "early") as pool:
         pool.submit(int).result()
