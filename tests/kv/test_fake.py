@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
@@ -292,7 +294,9 @@ class TestIdentity:
                 client.config_set("requirepass", "secret")
                 server.reset()
                 assert client.execute_command("ACL", "WHOAMI") == b"default"
-            with redis.Redis.from_url(server.database_url) as client:
+            # By default, the client tries again after such an error, for seconds.
+            once = Retry(NoBackoff(), 0)
+            with redis.Redis.from_url(server.database_url, retry=once) as client:
                 assert client.get("k") is None
                 with pytest.raises(redis.AuthenticationError, match="without any password"):
                     client.execute_command("AUTH", "x")
@@ -305,7 +309,7 @@ class TestIdentity:
             with redis.Redis.from_url(server.database_url) as client:
                 assert client.ping()
             with (
-                redis.Redis(parts.hostname, parts.port or 0) as client,
+                redis.Redis(parts.hostname, parts.port or 0, retry=once) as client,
                 pytest.raises(redis.AuthenticationError, match="must be called with"),
             ):
                 client.ping()

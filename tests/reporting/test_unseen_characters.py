@@ -60,7 +60,7 @@ def test_characters_that_hide_or_reorder_text_are_escaped(
     broker.produce("sales", name, key=name)
     index = cloud.vector_index(dimension=1)
     with suppress(httpx.InvalidURL):  # of a control character
-        index.client().upsert([(name, [1.0], {name: name}, name)], namespace=name)
+        index.client(retries=0).upsert([(name, [1.0], {name: name}, name)], namespace=name)
 
     def fail() -> None:
         assert kv.value(name) == {}, name
