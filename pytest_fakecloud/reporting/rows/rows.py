@@ -111,8 +111,8 @@ class _Builder:
         self._stacks = records_of(cloud).stacks
         self._from_console = records_of(cloud).from_console
         self._places = places_of(records_of(cloud))
-        self._names = {fake.url: fake.name for fake in context_of(cloud).closed_fakes.values()}
-        self._names.update((fake.url, fake.name) for fake in context_of(cloud).fakes)
+        fakes = *context_of(cloud).closed_fakes.values(), *context_of(cloud).fakes
+        self._names = {fake.url: fake.name for fake in fakes}
         services = {fake.service for fake in cloud.fakes()} | {entry.service for entry in entries}
         self._received: dict[int, Event] = {}
         """The events of deliveries that fakes of the cloud received, by the numbers of their calls."""
